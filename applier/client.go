@@ -1,0 +1,68 @@
+package applier
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Client asks one kind of applier, in one cluster, to apply.
+//
+// It is what a backend implements; flux.Client and argocd.Client are two. Apply and every
+// other part of this module use nothing else of a backend, except for the capabilities that
+// [AsHolder], [AsPrefetcher] and [AsWatcher] find. Package appliertest checks every sentence
+// of this contract.
+//
+// A Client keeps no state between calls: what it needs to know it reads from the cluster or
+// from the [Started] it is handed. It is safe for concurrent use, also for one applier. It
+// starts no goroutine that outlives a call, a channel of [Watcher] aside.
+//
+// Every error names the applier and its cluster and holds no secret. An error of the API
+// server stays reachable by errors.As.
+type Client interface {
+	// Validate says whether the applier exists, applies a source that can be driven, and may be
+	// asked by this identity. It writes nothing to the applier. It reports the source it read,
+	// whatever the verdict. A read that failed is a verdict with ReasonCheckFailed, which says
+	// nothing about the applier.
+	Validate(ctx context.Context, ref types.NamespacedName) Verdict
+
+	// Request starts one apply of ask.Commit and returns once the API server has stored the
+	// write that starts it, or may have: then Started.Unconfirmed says why that is not known.
+	//
+	// Before it writes, it checks that the applier still applies ask.Want and asks
+	// ask.Current; it calls ask.Record once, before the first write that may start the apply,
+	// and checks and asks again after it. With a nil error, the caller follows the
+	// operation by Progress, unless the outcome is OutcomeCurrent.
+	//
+	// An error means that nothing was started, now or later:
+	//   - IsPermanent: a configuration that no retry can mend. A [VerdictError] carries the
+	//     reason that Validate would give.
+	//   - ErrStale: the decision no longer holds. Decide again.
+	//   - ErrNotHeld: the applier is to be held before it is asked (Flux alone).
+	//   - any other: what failed may be mended by itself. Decide again, then retry with a new token.
+	//
+	// Request returns soon after ctx ends.
+	Request(ctx context.Context, ref types.NamespacedName, ask Ask) (Started, error)
+
+	// Progress reports how far the operation s has come, and takes its next step when that is
+	// the client's to take (a Flux Kustomization is suspended again after its apply), so it is to
+	// be called until it reports an end, in this process or the next.
+	//
+	// It reads what s.Observed shows, and clears it; without one it reads the applier. It writes
+	// into s what the next call or a record needs (SuspendToken). One s is not to be
+	// used by two calls at once.
+	//
+	// An error is a read or a write that failed. It says nothing about the operation, and the Progress beside it
+	// is empty. Call again. An applier that is gone is no error but an end.
+	Progress(ctx context.Context, ref types.NamespacedName, s *Started) (Progress, error)
+}
+
+// Source is what an applier applies from.
+type Source struct {
+	// GitRepository is the source object of a Flux Kustomization; zero for other appliers.
+	GitRepository types.NamespacedName
+	// URL is the repository as the cluster's object spells it, without user info.
+	URL string
+	// Revision is the branch that is followed, or an Application's targetRevision as written.
+	Revision string
+}

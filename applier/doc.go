@@ -1,0 +1,61 @@
+// Package applier asks a GitOps engine to apply one commit, now, and knows when it is done.
+//
+// An applier is the object in a cluster that applies a folder of a Git repository: a Flux Kustomization, an Argo CD
+// Application, or a kind of the host's own. A host is the program that embeds this package: an operator, a promotion
+// tool, a bot that pushed a commit. A backend implements [Client] for one kind of applier; packages flux and argocd are
+// backends.
+//
+// # One apply
+//
+// [Apply] is the shortest way. It asks, follows the operation that the request started, and returns once the applier's own
+// status says how it ended:
+//
+//	client, err := flux.New("prod", dynamicClient, flux.Options{FieldManager: "my-operator"})
+//	if err != nil {
+//		return err
+//	}
+//	app := types.NamespacedName{Namespace: "flux-system", Name: "app"}
+//	end, err := applier.Apply(ctx, client, app, applier.Ask{
+//		Want:   applier.Binding{Repository: "https://git.example.com/acme/shop", Branch: "main"},
+//		Commit: commit,
+//	}, func(p applier.Progress) { log.Info(p.Message, "state", p.State) })
+//
+// A nil error means that this commit is applied. [ErrAppliedOther] means that another one was, and end names it;
+// [ErrFailed] that the applier failed, and end has its reason and message.
+//
+// # Request and Progress
+//
+// Apply is two steps that a host with a store of its own takes itself. [Client.Request] makes the request and returns
+// the operation as a [Started]. [Client.Progress], or a [Follower] that calls it whenever the applier changes, reports a
+// [Progress] until it is an end. Data flows one way: Ask, Started, Progress.
+//
+// What stands is read from the cluster. The operation is recognised by the request's token, which the applier's own
+// status repeats, and never by a time or by a revision that happens to be there.
+//
+// A decision can get stale while a request waits, so [Ask].Current is asked right before the write. A process can die
+// right after the write, so [Ask].Record is called right before it; after a restart, Progress follows the recorded
+// Started with Recovered set. An answer can get lost, so a write that may have been made is followed like one that was, with
+// Started.Unconfirmed set. An error of Request means that nothing was started and nothing will be.
+//
+// # Words
+//
+//	here             Flux                                        Argo CD
+//	applier          Kustomization                               Application
+//	token            reconcile.fluxcd.io/requestedAt,            an entry of operation.info
+//	                 status.lastHandledReconcileAt
+//	request          resume with a token                         set operation
+//	operation        from the resume to the handled suspend      status.operationState
+//	hold             spec.suspend between operations             automated sync off
+//
+// # Errors
+//
+// Test with errors.Is for [ErrStale], [ErrNotHeld], [ErrSuspended], [ErrFailed], [ErrAppliedOther] and [ErrUnconfirmed], with
+// [IsPermanent] for what no retry can mend, and with [VerdictReason] for why a request was refused. Not found, not served,
+// forbidden and no answer are four different answers everywhere; [AbsenceOf] tells them apart.
+//
+// # Writing a backend
+//
+// Implement [Client], and where the kind allows it [Watcher], [Holder] and [Prefetcher]. Call [Ask.Validate] first,
+// return a [Verdict] as an error by [Verdict.AsError], mark a write's error by [WriteError], and build Watch on
+// [WatchObject]. Then let package appliertest check every sentence of the contract.
+package applier

@@ -1,0 +1,85 @@
+package applier
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// DefaultPollInterval is how often the progress of an operation is read where it is not watched.
+const DefaultPollInterval = 2 * time.Second
+
+// Follower follows operations to their end. The zero value is ready to use, and a Follower is safe for concurrent use.
+type Follower struct {
+	// PollInterval is how often an applier is read that cannot be watched, and how soon a read or write that failed is
+	// tried again. Zero is DefaultPollInterval.
+	PollInterval time.Duration
+}
+
+// Follow calls client.Progress for the operation s of the applier ref until it ends, and reports each Progress that
+// differs from the one before, the end included; report may be nil. It watches the applier where client is a [Watcher], and
+// polls it otherwise. It writes into s as Progress does.
+//
+// A read or a write that fails is tried again. Follow returns an error only once ctx has ended, which wraps the
+// cause and what failed last; with it comes the last Progress known. The operation may then still run: call Follow
+// again, or hand s to another process.
+func (f Follower) Follow(ctx context.Context, client Client, ref types.NamespacedName, s *Started, report func(Progress)) (Progress, error) {
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	var changes <-chan *unstructured.Unstructured
+	if watcher, ok := AsWatcher(client); ok {
+		changes = watcher.Watch(watching, ref)
+	}
+
+	var last Progress
+	var failed error
+	for first := true; ; first = false {
+		changes = f.await(ctx, changes, s, first, failed != nil)
+		if ctx.Err() != nil {
+			return last, contextError(ctx, failed)
+		}
+		var progress Progress
+		progress, failed = client.Progress(ctx, ref, s)
+		if failed != nil {
+			continue
+		}
+		if report != nil && progress != last {
+			report(progress)
+		}
+		last = progress
+		if progress.State.Ended() {
+			return progress, nil
+		}
+	}
+}
+
+// await returns when Progress is to be called: on a change of the applier, after the poll interval where there is no
+// watch or the last call failed, at once the first time without a watch, or when ctx ended. It returns
+// changes, or nil once the watch was refused.
+func (f Follower) await(ctx context.Context, changes <-chan *unstructured.Unstructured, s *Started, first, failed bool) <-chan *unstructured.Unstructured {
+	if first && changes == nil {
+		return nil
+	}
+	var poll <-chan time.Time
+	if changes == nil || failed {
+		interval := f.PollInterval
+		if interval <= 0 {
+			interval = DefaultPollInterval
+		}
+		timer := time.NewTimer(interval)
+		defer timer.Stop()
+		poll = timer.C
+	}
+	select {
+	case <-ctx.Done():
+	case <-poll:
+	case object, ok := <-changes:
+		if !ok {
+			return nil
+		}
+		s.Observed = object
+	}
+	return changes
+}
