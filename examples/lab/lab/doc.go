@@ -1,0 +1,43 @@
+// Package lab runs a real Kubernetes control plane with the real Flux
+// controllers, as plain processes of this machine, for tests and for trying
+// things out. Nothing in it is simulated: etcd, kube-apiserver with RBAC,
+// source-controller, kustomize-controller and a Git server over HTTP, each
+// built from its Go module by the Go tool chain.
+//
+// # In a test
+//
+//	func TestMain(m *testing.M) { lab.Main(m) }
+//
+//	func TestCommitIsApplied(t *testing.T) {
+//		t.Parallel()
+//		l := lab.Start(t)
+//		ns, repo := l.Namespace(t), l.Repository(t)
+//		commit := repo.Commit(t, lab.Files{"cm.yaml": lab.ConfigMap("cm", "key", "one")})
+//		l.GitRepository(t, ns, "app", repo)
+//		l.Kustomization(t, ns, "app", "app")
+//		l.WaitFor(t, lab.Kustomizations, ns, "app", lab.Applied(commit))
+//	}
+//
+// [Start] shares one control plane among the tests of a binary. It comes up
+// with the first test that asks for it, in about five seconds, and is stopped
+// by [Main]. Namespaces and repositories belong to one test. A test that stops
+// a process, or measures, asks with [Alone] instead and then runs while no
+// other test uses the control plane. [StartBare] gives a second, smaller one
+// that serves no Flux kind.
+//
+// The programs are built at first use, which takes a quarter of an hour on two
+// cores: longer than go test allows by default. Build them beforehand with
+// go -C examples/lab run . build. They are kept in the user's cache folder,
+// or in the one that the variable GITOPS_APPLIER_LAB_CACHE names.
+//
+// # In a program
+//
+// [Up] starts a control plane of its own and returns once it serves.
+//
+// # Requirements
+//
+// Linux or macOS, the Go tool chain, git, and the Go module proxy for the first
+// build. No containers, no privileges, and only loopback addresses. On Linux no
+// process outlives the one that started it, however that one ends; elsewhere
+// one that is killed leaves its children behind.
+package lab

@@ -1,0 +1,72 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+)
+
+// environment is what the processes of one control plane have in common: a
+// folder for their state, removed when the lab stops, and the thread that
+// starts them.
+type environment struct {
+	dir     string
+	spawner *spawner
+	guard   *exec.Cmd // see removeWhenWeDie
+	release io.Closer
+}
+
+func newEnvironment() (*environment, error) {
+	dir, err := os.MkdirTemp("", "gitops-applier-lab-")
+	if err != nil {
+		return nil, err
+	}
+	e := &environment{dir: dir, spawner: newSpawner()}
+	for _, sub := range []string{e.tmp(), filepath.Join(dir, "logs")} {
+		if err := os.Mkdir(sub, 0o700); err != nil {
+			return nil, err
+		}
+	}
+	if err := e.removeWhenWeDie(); err != nil {
+		return nil, fmt.Errorf("guard the lab's state: %w", err)
+	}
+	return e, nil
+}
+
+func (e *environment) tmp() string { return filepath.Join(e.dir, "tmp") }
+
+func (e *environment) process(path string, ports []int, args, env []string, ready func(context.Context) error) *Process {
+	name := filepath.Base(path)
+	return &Process{
+		name: name, path: path, args: args, env: env, ports: ports,
+		log:   filepath.Join(e.dir, "logs", name+".log"),
+		ready: ready, spawner: e.spawner,
+	}
+}
+
+// removeWhenWeDie starts a shell that waits for this process to end, by
+// whatever cause, and then removes the state. A test binary that panics or is
+// killed has no chance to.
+func (e *environment) removeWhenWeDie() error {
+	cmd := exec.Command("/bin/sh", "-c", `cat >/dev/null; rm -rf "$1" || { sleep 1; rm -rf "$1"; }`, "sh", e.dir)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // the terminal's Ctrl-C is not for it
+	pipe, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	e.guard, e.release = cmd, pipe
+	return cmd.Start()
+}
+
+// remove deletes the state. All processes have ended by then.
+func (e *environment) remove() error {
+	e.spawner.close()
+	err := os.RemoveAll(e.dir)
+	e.release.Close()
+	return errors.Join(err, e.guard.Wait())
+}
