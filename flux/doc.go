@@ -1,0 +1,2 @@
+// Package flux asks Flux Kustomizations to apply.
+package flux

@@ -1,0 +1,81 @@
+package flux
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/gitops-applier/gitops-applier/applier/gitref"
+)
+
+// gitRepository is what a GitRepository shows, as far as this package reads it.
+type gitRepository struct {
+	object
+	url string
+	ref gitRepositoryRef
+	// artifact is the revision that it holds, or "" while it holds none.
+	artifact string
+}
+
+// gitRepositoryRef is a GitRepository's spec.ref.
+type gitRepositoryRef struct {
+	branch, name, tag, semver, commit string
+}
+
+func parseGitRepository(u *unstructured.Unstructured) (gitRepository, error) {
+	r := &reader{fields: u.Object}
+	repository := gitRepository{
+		object: r.object(u),
+		url:    read[string](r, "spec", "url"),
+		ref: gitRepositoryRef{
+			branch: read[string](r, "spec", "ref", "branch"),
+			name:   read[string](r, "spec", "ref", "name"),
+			tag:    read[string](r, "spec", "ref", "tag"),
+			semver: read[string](r, "spec", "ref", "semver"),
+			commit: read[string](r, "spec", "ref", "commit"),
+		},
+		artifact: read[string](r, "status", "artifact", "revision"),
+	}
+	return repository, r.err
+}
+
+// gitRepository reads the GitRepository ref. The error is the API server's own, or one of a malformed object.
+func (c *Client) gitRepository(ctx context.Context, ref types.NamespacedName) (gitRepository, error) {
+	u, err := c.get(ctx, gitRepositoryKind, ref)
+	if err != nil {
+		return gitRepository{}, err
+	}
+	return parseGitRepository(u)
+}
+
+// holds reports whether the artifact is of commit.
+func (g gitRepository) holds(commit string) bool {
+	return commit != "" && gitref.CommitOf(g.artifact) == commit
+}
+
+// followed returns the branch that is followed, or what pins the source to something else.
+//
+// A commit wins over a name, a name over tags, tags over a branch, and without any the branch is master, not the
+// remote's default (fluxcd/pkg/git v0.52.0, gogit/client.go).
+func (r gitRepositoryRef) followed() (string, error) {
+	switch {
+	case r.commit != "":
+		return "", fmt.Errorf("spec.ref.commit pins it to %s", r.commit)
+	case r.name != "":
+		branch, err := gitref.Branch(r.name)
+		if err != nil || branch == r.name {
+			return "", fmt.Errorf("spec.ref.name is %s, which does not start with refs/heads/", r.name)
+		}
+		return branch, nil
+	case r.tag != "":
+		return "", fmt.Errorf("spec.ref.tag pins it to tag %s", r.tag)
+	case r.semver != "":
+		return "", fmt.Errorf("spec.ref.semver follows tags (%s)", r.semver)
+	case r.branch != "":
+		return r.branch, nil
+	default:
+		return "master", nil
+	}
+}

@@ -1,0 +1,57 @@
+package flux
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gitops-applier/gitops-applier/applier"
+)
+
+// whereLive says where a Live operation stands. Its Kustomization is not suspended, so it goes on reconciling for other
+// reasons too: Ready Unknown under a handled token is the next run, whose outcome then stands in.
+func (o operation) whereLive(ks kustomization) applier.Progress {
+	switch {
+	case o.liveHandled(ks) && (!ks.ready.is(metav1.ConditionUnknown) || ks.suspended):
+		return o.liveOutcome(ks)
+	case o.liveHandled(ks):
+		return o.progress(applier.StateRunning, "")
+	case o.liveLost(ks):
+		return o.failed(applier.ReasonNotRun, "%s did not run for this request: its token is no longer asked for", o.named)
+	default:
+		return o.progress(o.beforeEnd(ks), "")
+	}
+}
+
+// liveHandled reports whether the token was handled, or the one that was stamped over it and is asked for now. What
+// was handled in between is not looked at: before a live stamp, runs for tokens nobody knows may have been going on.
+func (o operation) liveHandled(ks kustomization) bool {
+	if ks.handled == o.started.Token {
+		return true
+	}
+	return ks.requested != o.started.Token && ks.handledLatest() && (!o.known || fingerprint(ks.requested) != o.before.Requested)
+}
+
+// liveOutcome is that of a held operation, except that a failure needs no other sign of a run than the handled token, since
+// stamping makes no new generation.
+func (o operation) liveOutcome(ks kustomization) applier.Progress {
+	if ks.ready.is(metav1.ConditionFalse) && !ks.suspended {
+		return o.refused(ks)
+	}
+	return o.outcome(ks)
+}
+
+// liveLost reports whether the token is neither asked for nor ever will be handled.
+func (o operation) liveLost(ks kustomization) bool {
+	if ks.requested == o.started.Token {
+		return false
+	}
+	if o.started.Overdue && ks.requested == "" {
+		return true
+	}
+	doubtful := o.started.Recovered || o.started.Unconfirmed != nil
+	if !doubtful || !o.known || fingerprint(ks.requested) != o.before.Requested {
+		return false
+	}
+	// Nobody stamped anything since. The unanswered stamp carried the resourceVersion, so it can land no more once
+	// that has moved; and no request is on its way for as long as it takes to be overdue.
+	return ks.resourceVersion != o.before.ResourceVersion || o.started.Overdue
+}

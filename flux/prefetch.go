@@ -1,0 +1,33 @@
+package flux
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/gitops-applier/gitops-applier/applier"
+)
+
+// Prefetch asks source-controller to make the GitRepository checked fetch now, unless it holds commit already
+// (ErrNotPrefetched), and returns without waiting. A Kustomization ref that applies another source now is
+// ErrPrefetchHeld: nobody looked at that source's consumers. The fetch applies nothing to a held Kustomization, but to every
+// other consumer of the source.
+func (c *Client) Prefetch(ctx context.Context, ref, checked types.NamespacedName, commit string) error {
+	ks, verdict := c.lookAt(ctx, ref)
+	if err := verdict.AsError(); err != nil {
+		return err
+	}
+	v, verdict := c.lookAtSource(ctx, ks)
+	if err := verdict.AsError(); err != nil {
+		return err
+	}
+	if ks.source != checked {
+		return fmt.Errorf("%w: %s applies GitRepository %s now, not %s", applier.ErrPrefetchHeld, c.named("Kustomization", ref), ks.source, checked)
+	}
+	if v.source.holds(commit) {
+		return fmt.Errorf("%w: %s holds %s", applier.ErrNotPrefetched, c.named("GitRepository", checked), applier.DescribeCommit(commit))
+	}
+	_, err := c.stamp(ctx, v.source)
+	return err
+}

@@ -1,0 +1,128 @@
+package flux
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	fluxmeta "github.com/fluxcd/pkg/apis/meta"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/gitops-applier/gitops-applier/applier"
+)
+
+// Progress reports how far the operation s has come, and suspends a Kustomization that it resumed once its run is over, so
+// that it is never left resumed:
+//
+//   - Requested, then Running, until the run that read the token has ended. Flux reports the token as handled at the end of
+//     that run, however it ended, and runs of one object never overlap. A token that somebody stamped over it stands in
+//     for it: its run began after the resume.
+//   - Settling once the Kustomization is suspended again, with a token of its own (Started.SuspendToken).
+//   - Succeeded or Failed once that suspend, or a token stamped over it, is handled. What stands then is the
+//     outcome: Ready, its reason, and lastAppliedRevision, if status.history or Ready show that something ran since the
+//     request. A newer artifact may have been applied before the suspend landed; then that is what is reported.
+//
+// An Overdue operation is suspended at once. That stops no run that is going on, but what would follow it. So is a
+// Recovered or Unconfirmed one whose token is nowhere to be seen: it was never resumed, or its token was stamped
+// over, and what ran since tells. A Kustomization that somebody resumed after the suspend is suspended again.
+//
+// The operation ends without a suspend if the Kustomization is gone, replaced or being deleted, or if another manager
+// applies its spec.suspend; the reason says which.
+//
+// A Live operation (OutcomeStamped) ends once its token, or one stamped over it, is handled and Ready is known. Nothing is
+// written for it.
+func (c *Client) Progress(ctx context.Context, ref types.NamespacedName, s *applier.Started) (applier.Progress, error) {
+	if s.Outcome == applier.OutcomeCurrent {
+		return applier.Progress{State: applier.StateSucceeded, Reason: applier.ReasonCurrent, AppliedCommit: s.Commit}, nil
+	}
+	if s.Token == "" {
+		return applier.Progress{}, fmt.Errorf("%s: the operation has no token: it is not one of Request", c.named("Kustomization", ref))
+	}
+	before, known, err := parseBaseline(s.Baseline)
+	if err != nil {
+		return applier.Progress{}, fmt.Errorf("%s: %w", c.named("Kustomization", ref), err)
+	}
+	o := operation{named: c.named("Kustomization", ref), options: c.options, started: *s, before: before, known: known}
+	ks, end, err := c.observe(ctx, ref, s, o)
+	token := ""
+	for try := 0; ; try++ {
+		if err != nil || end.State.Ended() {
+			return end, err
+		}
+		progress, suspend := o.where(ks)
+		if !suspend {
+			return c.explain(ctx, ks, o, progress)
+		}
+		if try > conflictTries {
+			return applier.Progress{}, fmt.Errorf("%s could not be suspended again in %d tries", o.named, try)
+		}
+		if token == "" {
+			token = c.options.Tokens()
+		}
+		written, refused := c.apply(ctx, kustomizationKind, patch{of: ks.object, guarded: try < conflictTries, token: token, suspend: new(true)})
+		switch {
+		case refused == nil:
+			if ks, err = parseKustomization(written); err != nil {
+				err = fmt.Errorf("%s: %w", o.named, err)
+			}
+		case mayBeEcho(refused), apierrors.IsInvalid(refused):
+			ks, end, err = c.observe(ctx, ref, s, o)
+		default:
+			err = fmt.Errorf("%s was not suspended again: %w", o.named, refused)
+		}
+		if err == nil && ks.requested == token {
+			s.SuspendToken, o.started.SuspendToken = token, token
+		}
+	}
+}
+
+// observe returns the Kustomization ref as s.Observed shows it, or as read, or the end of an operation whose
+// Kustomization is no more.
+func (c *Client) observe(ctx context.Context, ref types.NamespacedName, s *applier.Started, o operation) (kustomization, applier.Progress, error) {
+	u := s.Observed
+	s.Observed = nil
+	if u == nil {
+		var err error
+		u, err = c.get(ctx, kustomizationKind, ref)
+		switch {
+		case applier.AbsenceOf(err) == applier.AbsenceNotFound:
+			return kustomization{}, o.failed(applier.ReasonGone, "%s no longer exists", o.named), nil
+		case err != nil:
+			return kustomization{}, applier.Progress{}, fmt.Errorf("cannot read %s: %w", o.named, err)
+		}
+	}
+	ks, err := parseKustomization(u)
+	switch {
+	case err != nil:
+		return ks, applier.Progress{}, fmt.Errorf("%s: %w", o.named, err)
+	case s.UID != "" && ks.uid != s.UID:
+		return ks, o.failed(applier.ReasonReplaced, "%s is another object of that name now", o.named), nil
+	case ks.deleting:
+		return ks, o.failed(applier.ReasonDeleting, "%s is being deleted: it is not suspended again, which would keep its objects", o.named), nil
+	}
+	return ks, applier.Progress{}, nil
+}
+
+// explain tells apart what Flux calls ArtifactFailed. A path that the artifact does not have is the commit's fault, if the
+// artifact is of the commit; lastAttemptedRevision does not name it yet then (kustomize-controller v1.9.6,
+// kustomization_controller.go sets it after the path check).
+func (c *Client) explain(ctx context.Context, ks kustomization, o operation, p applier.Progress) (applier.Progress, error) {
+	if p.State != applier.StateFailed || p.Reason != fluxmeta.ArtifactFailedReason || !strings.Contains(p.Message, "path not found") {
+		return p, nil
+	}
+	source, err := c.gitRepository(ctx, ks.source)
+	switch {
+	case applier.AbsenceOf(err) == applier.AbsenceNotFound:
+		return p, nil
+	case err != nil:
+		return applier.Progress{}, fmt.Errorf("cannot read %s, whose artifact %s applied: %w", c.named("GitRepository", ks.source), o.named, err)
+	case source.holds(o.started.Commit):
+		p.Reason = applier.ReasonPathNotFound
+		p.Message = fmt.Sprintf("%s: %s has no such path: %s", o.named, applier.DescribeCommit(o.started.Commit), ks.ready.message)
+	default:
+		p.Reason = applier.ReasonAttemptedOther
+		p.Message = fmt.Sprintf("%s ran at %s instead of %s: %s", o.named, describeArtifact(source.artifact), applier.DescribeCommit(o.started.Commit), ks.ready.message)
+	}
+	return p, nil
+}

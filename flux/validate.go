@@ -1,0 +1,158 @@
+package flux
+
+import (
+	"context"
+	"fmt"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/gitops-applier/gitops-applier/applier"
+	"github.com/gitops-applier/gitops-applier/applier/gitref"
+)
+
+// Validate says whether the Kustomization ref exists, applies a GitRepository that follows a branch, may be patched by this
+// identity together with that GitRepository, and has no other field manager that applies its spec.suspend. The last is
+// checked last: a host that only makes Live asks, which never write spec.suspend, may pass over
+// ReasonSuspendOwnedElsewhere.
+//
+// The verdict's Source names the GitRepository, its URL and the branch that it follows.
+func (c *Client) Validate(ctx context.Context, ref types.NamespacedName) applier.Verdict {
+	v, verdict := c.look(ctx, ref)
+	if !verdict.OK {
+		return verdict
+	}
+	if denied := c.mayPatch(ctx, v); !denied.OK {
+		denied.Source = verdict.Source
+		return denied
+	}
+	if owned := c.suspendIsFree(v.ks); !owned.OK {
+		owned.Source = verdict.Source
+		return owned
+	}
+	return verdict
+}
+
+// view is a Kustomization and the GitRepository that it applies, as read one after the other.
+type view struct {
+	ks     kustomization
+	source gitRepository
+	branch string
+}
+
+// look reads the Kustomization ref and its source, and judges whether they can be driven.
+func (c *Client) look(ctx context.Context, ref types.NamespacedName) (view, applier.Verdict) {
+	ks, verdict := c.lookAt(ctx, ref)
+	if !verdict.OK {
+		return view{}, verdict
+	}
+	return c.lookAtSource(ctx, ks)
+}
+
+// lookAt reads the Kustomization ref alone.
+func (c *Client) lookAt(ctx context.Context, ref types.NamespacedName) (kustomization, applier.Verdict) {
+	ks, err := c.kustomization(ctx, ref)
+	if err != nil {
+		return ks, c.unreadable(kustomizationKind, ref, err, applier.ReasonApplierNotFound)
+	}
+	if ks.deleting {
+		return ks, refuse(applier.ReasonApplierNotFound, "%s is being deleted", c.named("Kustomization", ref))
+	}
+	return ks, applier.Verdict{OK: true}
+}
+
+// lookAtSource reads the source of ks.
+func (c *Client) lookAtSource(ctx context.Context, ks kustomization) (view, applier.Verdict) {
+	named := c.named("Kustomization", ks.name)
+	if ks.sourceKind != gitRepositoryKind.name || (ks.sourceGroup != "" && ks.sourceGroup != gitRepositories.Group) {
+		return view{ks: ks}, refuse(applier.ReasonUnsupportedSource,
+			"%s applies a %s: only a GitRepository of %s can be asked for a commit", named, ks.sourceKind, gitRepositories.Group)
+	}
+	repository, err := c.gitRepository(ctx, ks.source)
+	if err != nil {
+		return view{ks: ks}, c.unreadable(gitRepositoryKind, ks.source, err, applier.ReasonUnsupportedSource)
+	}
+	source := &applier.Source{GitRepository: ks.source, URL: gitref.Redact(repository.url)}
+	branch, err := repository.ref.followed()
+	if err != nil {
+		verdict := refuse(applier.ReasonUnsupportedSource, "%s, which %s applies, follows no branch: %v. Set spec.ref.branch alone",
+			c.named("GitRepository", ks.source), named, err)
+		verdict.Source = source
+		return view{ks: ks, source: repository}, verdict
+	}
+	source.Revision = branch
+	return view{ks: ks, source: repository, branch: branch},
+		applier.Verdict{OK: true, Reason: applier.ReasonSucceeded, Message: named + " can be asked to apply", Source: source}
+}
+
+// bound judges whether v applies what is wanted.
+func (c *Client) bound(v view, want applier.Binding) applier.Verdict {
+	branch, err := gitref.Branch(want.Branch)
+	if err == nil && branch == v.branch && c.options.SameRepository(v.source.url, want.Repository) {
+		return applier.Verdict{OK: true}
+	}
+	return refuse(applier.ReasonSourceMismatch, "%s applies branch %s of %s, not branch %s of %s",
+		c.named("Kustomization", v.ks.name), v.branch, gitref.Redact(v.source.url), want.Branch, gitref.Redact(want.Repository))
+}
+
+// suspendIsFree judges whether spec.suspend is nobody else's to apply.
+func (c *Client) suspendIsFree(ks kustomization) applier.Verdict {
+	manager := c.options.appliedElsewhere(ks.owners)
+	if manager == "" {
+		return applier.Verdict{OK: true}
+	}
+	return refuse(applier.ReasonSuspendOwnedElsewhere,
+		"the spec.suspend of %s is applied by field manager %s, which would set it again: remove spec.suspend from the manifest that %s applies",
+		c.named("Kustomization", ks.name), manager, manager)
+}
+
+// mayPatch judges whether this identity may write what a request writes.
+func (c *Client) mayPatch(ctx context.Context, v view) applier.Verdict {
+	for _, write := range []struct {
+		kind kind
+		ref  types.NamespacedName
+	}{{kustomizationKind, v.ks.name}, {gitRepositoryKind, v.ks.source}} {
+		allowed, err := c.options.Access(ctx, authorizationv1.ResourceAttributes{
+			Verb:      "patch",
+			Group:     write.kind.resource.Group,
+			Version:   write.kind.resource.Version,
+			Resource:  write.kind.resource.Resource,
+			Namespace: write.ref.Namespace,
+			Name:      write.ref.Name,
+		})
+		named := c.named(write.kind.name, write.ref)
+		switch {
+		case err != nil:
+			return unchecked(fmt.Errorf("cannot tell whether this identity may patch %s: %w", named, err))
+		case !allowed:
+			return refuse(applier.ReasonForbidden, "this identity may not patch %s: grant it the verb patch on %s",
+				named, write.kind.resource.GroupResource())
+		}
+	}
+	return applier.Verdict{OK: true}
+}
+
+// unreadable is the verdict on an object that could not be read; absent is the reason where it is not there.
+func (c *Client) unreadable(k kind, ref types.NamespacedName, err error, absent string) applier.Verdict {
+	named := c.named(k.name, ref)
+	switch applier.AbsenceOf(err) {
+	case applier.AbsenceNotFound:
+		return refuse(absent, "%s does not exist", named)
+	case applier.AbsenceNotServed:
+		return refuse(absent, "%s: the cluster does not serve %s %s: is Flux 2.7 or later installed there?",
+			named, k.resource.GroupResource(), k.resource.Version)
+	case applier.AbsenceForbidden:
+		return refuse(applier.ReasonForbidden, "this identity may not read %s: grant it the verb get on %s: %v", named, k.resource.GroupResource(), err)
+	default:
+		return unchecked(fmt.Errorf("cannot read %s: %w", named, err))
+	}
+}
+
+func refuse(reason, format string, args ...any) applier.Verdict {
+	return applier.Verdict{Reason: reason, Message: fmt.Sprintf(format, args...)}
+}
+
+// unchecked is a check that could not complete.
+func unchecked(err error) applier.Verdict {
+	return applier.Verdict{Reason: applier.ReasonCheckFailed, Message: err.Error(), Err: err}
+}
