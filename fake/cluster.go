@@ -1,0 +1,87 @@
+package fake
+
+import (
+	"sync/atomic"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/gitops-applier/gitops-applier/fake/internal/apiserver"
+)
+
+// Options say what a Cluster starts with. The zero value is a cluster with no namespaces but those that every
+// cluster has: default, kube-system, kube-public and kube-node-lease.
+type Options struct {
+	// Namespaces are created at the start.
+	Namespaces []string
+	// Unserved are resources that the cluster does not serve, as one where their CustomResourceDefinition is missing.
+	Unserved []schema.GroupResource
+}
+
+// A Cluster is an in-memory API server. It is a dynamic.Interface: the one of its own View, which may do everything.
+//
+// It serves the custom resources of Flux (Kustomization, HelmRelease, GitRepository, OCIRepository, Bucket,
+// HelmRepository, HelmChart, ExternalArtifact), and of the built-in kinds ConfigMap, Secret, Namespace, Service,
+// ServiceAccount, Event (in both groups), Deployment, Job, Lease, Role, ClusterRole and their bindings, and
+// SelfSubjectAccessReview.
+//
+// It is safe for concurrent use. Stop it when the test is over.
+type Cluster struct {
+	*View
+
+	server  *apiserver.Server
+	stopped atomic.Bool
+}
+
+var _ dynamic.Interface = (*Cluster)(nil)
+
+// NewCluster starts a cluster.
+func NewCluster(options Options) *Cluster {
+	c := &Cluster{server: apiserver.New()}
+	for _, namespace := range options.Namespaces {
+		c.server.CreateNamespace(namespace)
+	}
+	for _, resource := range options.Unserved {
+		c.server.Unserve(resource)
+	}
+	c.View = newView(c, "system:admin", nil)
+	return c
+}
+
+// As returns a new view of the cluster for another identity. What the rule does not allow is answered with Forbidden,
+// and a SelfSubjectAccessReview is answered by the rule as well. A nil rule allows everything.
+//
+// The rule is asked for each request by the verbs of RBAC: get, list, watch, create, update, patch, delete,
+// deletecollection. It may be called from several goroutines at once.
+func (c *Cluster) As(user string, allowed func(authorizationv1.ResourceAttributes) bool) *View {
+	return newView(c, user, allowed)
+}
+
+// CreateNamespace creates a namespace, unless there is one of that name.
+func (c *Cluster) CreateNamespace(name string) { c.server.CreateNamespace(name) }
+
+// Unserve makes the cluster answer for a resource as if its CustomResourceDefinition had been deleted: requests get
+// a 404 that is not the one of a missing object, and open watches end. The objects are kept for Serve.
+func (c *Cluster) Unserve(resource schema.GroupResource) { c.server.Unserve(resource) }
+
+// Serve undoes Unserve.
+func (c *Cluster) Serve(resource schema.GroupResource) { c.server.ServeAgain(resource) }
+
+// Compact makes the cluster forget the history of a resource, or of all of them for the zero value. A watch or a
+// list that goes on from an earlier resourceVersion is then answered with 410 Gone.
+func (c *Cluster) Compact(resource schema.GroupResource) { c.server.Compact(resource) }
+
+// Bookmark sends a bookmark to every open watch of a resource that asked for bookmarks, or of all resources for the
+// zero value.
+func (c *Cluster) Bookmark(resource schema.GroupResource) { c.server.Bookmark(resource) }
+
+// EndWatches ends every open watch of a resource, or of all resources for the zero value. Clients are free to watch
+// again.
+func (c *Cluster) EndWatches(resource schema.GroupResource) { c.server.EndWatches(resource) }
+
+// Stop ends all watches and refuses every further request with a connection error. It may be called more than once.
+func (c *Cluster) Stop() {
+	c.stopped.Store(true)
+	c.server.EndWatches(schema.GroupResource{})
+}

@@ -1,0 +1,35 @@
+// Package fake has in-memory stand-ins for the unit tests of programs that embed this library.
+//
+// [Cluster] is a Kubernetes API server with the kinds of Flux and a few built-in ones. It answers as kube-apiserver
+// 1.36 does: server-side apply with managed fields and conflicts, resourceVersions, generations, UIDs, pruning,
+// defaults, validation, status subresources, finalizers and preconditions, selectors, paged lists and watches. A
+// program under test reaches it through client-go's own dynamic client, so that retries, warnings and errors are
+// the real client's.
+//
+//	cluster := fake.NewCluster(fake.Options{Namespaces: []string{"team-a"}})
+//	defer cluster.Stop()
+//	client := cluster.Client() // a dynamic.Interface
+//
+// A Cluster has no listener and no goroutine. It works inside a testing/synctest bubble and outside one; its clock
+// is time.Now.
+//
+// # Views, requests and faults
+//
+// A [View] is the cluster as one client sees it. [Cluster.As] makes one for another identity, with a rule that says
+// what it may do. Each view records its requests, and a [Fault] makes chosen requests of a view fail, get lost or
+// wait, or lets a test act just before or after one.
+//
+// # What the cluster does not imitate
+//
+//   - Validation rules written in CEL.
+//   - Admission beyond what concerns namespaces, webhooks, quotas and priorities.
+//   - Controllers of its own: there is no garbage collector, no namespace controller and no scheduler. A deleted
+//     namespace stays terminating, an object deleted in the foreground stays until its finalizer is removed, and
+//     a Deployment has no pods.
+//   - Most of what the real server checks of built-in kinds, beyond their types, names and the fields that tests of
+//     GitOps tools meet. Kinds other than those listed at [Cluster] are not served.
+//   - CustomResourceDefinitions as objects.
+//   - Encodings other than JSON, printing as a table, subresources other than status, and the log, exec and proxy verbs.
+//   - A watch that sets no timeout ends after 45 minutes; the real server takes a random time from 30 to 60.
+//     Bookmarks come at the end of the initial events and when the test asks for them, not by time.
+package fake

@@ -1,0 +1,223 @@
+package apiserver
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/api/validation/path"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	kjson "sigs.k8s.io/json"
+)
+
+func (s *Server) create(r *Request, v *version) (*Response, error) {
+	var options metav1.CreateOptions
+	if err := r.options(&options); err != nil {
+		return nil, err
+	}
+	if errs := validation.ValidateCreateOptions(&options); len(errs) > 0 {
+		return nil, invalidOptions("CreateOptions", errs)
+	}
+	object, warnings, err := r.object(v, options.FieldValidation)
+	if err != nil {
+		return nil, err
+	}
+	wipeSystemFields(object)
+	if err := matchNamespace(v.namespaceOf(r), object); err != nil {
+		return nil, err
+	}
+	dropRepeatedOwners(object)
+	live, _ := conversion{v.kind}.New(v.gvk())
+	object = v.managers("").UpdateNoErrors(live, object, r.manager(options.FieldManager)).(*unstructured.Unstructured)
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.admitCreate(r, v, object.GetName()); err != nil {
+		return nil, err
+	}
+	written, err := s.createNamed(r, v, object, len(options.DryRun) > 0)
+	if err != nil {
+		return nil, err
+	}
+	response, err := entryResponse(http.StatusCreated, v, written)
+	if err != nil {
+		return nil, err
+	}
+	return response.warn(warnings), nil
+}
+
+// nameAttempts is how often a generated name that is taken is generated anew.
+const nameAttempts = 8
+
+func (s *Server) createNamed(r *Request, v *version, object *unstructured.Unstructured, dryRun bool) (*entry, error) {
+	if object.GetName() != "" || object.GetGenerateName() == "" {
+		return s.createOnce(r, v, object, dryRun)
+	}
+	var err error
+	for range nameAttempts {
+		attempt := object.DeepCopy()
+		attempt.SetName(generatedName(object.GetGenerateName()))
+		var written *entry
+		if written, err = s.createOnce(r, v, attempt, dryRun); !apierrors.IsAlreadyExists(err) {
+			return written, err
+		}
+	}
+	return nil, err
+}
+
+// generatedName appends five random characters, as far as a name may be long.
+func generatedName(base string) string {
+	const longest, random = 63, 5
+	return base[:min(len(base), longest-random)] + rand.String(random)
+}
+
+func (s *Server) createOnce(r *Request, v *version, object *unstructured.Unstructured, dryRun bool) (*entry, error) {
+	if err := prepareNew(r, v, object); err != nil {
+		return nil, err
+	}
+	st := s.stores[v.kind.store()]
+	key := objectKey(object.GetNamespace(), object.GetName())
+	if existing := st.objects[key]; existing != nil {
+		err := apierrors.NewAlreadyExists(r.groupResource(), object.GetName())
+		if object.GetGenerateName() != "" {
+			err = apierrors.NewGenerateNameConflict(r.groupResource(), object.GetName(), 1)
+		}
+		if existing.meta().GetDeletionTimestamp() != nil {
+			err.ErrStatus.Message = "object is being deleted: " + err.ErrStatus.Message
+		}
+		return nil, err
+	}
+	if version, err := resourceVersion(object); err == nil && version != 0 && !dryRun {
+		return nil, fmt.Errorf("resourceVersion should not be set on objects to be created")
+	}
+	return s.put(st, key, object.Object, dryRun)
+}
+
+// prepareNew makes of what was sent an object that can be stored, or says why it cannot.
+func prepareNew(r *Request, v *version, object *unstructured.Unstructured) error {
+	fillSystemFields(object)
+	if err := matchNamespace(v.namespaceOf(r), object); err != nil {
+		return err
+	}
+	v.kind.rules.prepareCreate(v, object.Object)
+	if errs := v.kind.rules.validate(v, object.Object); len(errs) > 0 {
+		return apierrors.NewInvalid(v.kind.groupKind(), object.GetName(), errs)
+	}
+	errs := apivalidation.ValidateObjectMetaAccessor(object, v.kind.namespaced, validSegment, field.NewPath("metadata"))
+	if len(errs) > 0 {
+		return apierrors.NewInvalid(v.kind.groupKind(), object.GetName(), errs)
+	}
+	return nil
+}
+
+func validSegment(name string, prefix bool) []string {
+	if prefix {
+		return path.IsValidPathSegmentPrefix(name)
+	}
+	return path.IsValidPathSegmentName(name)
+}
+
+// namespaceOf is the namespace that an object of this kind gets from a request.
+func (v *version) namespaceOf(r *Request) string {
+	if !v.kind.namespaced {
+		return ""
+	}
+	return r.Namespace
+}
+
+func invalidOptions(name string, errs field.ErrorList) error {
+	return apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: name}, "", errs)
+}
+
+// object decodes the request's body. By the directive, unknown and repeated fields are ignored, warned of or refused.
+func (r *Request) object(v *version, directive string) (*unstructured.Unstructured, []string, error) {
+	object, strictErrs, err := decode(v, r.Body)
+	if err != nil {
+		return nil, nil, err
+	}
+	gv := object.GroupVersionKind().GroupVersion()
+	if gv != v.gvk().GroupVersion() {
+		return nil, nil, apierrors.NewBadRequest(fmt.Sprintf(
+			"the API version in the data (%s) does not match the expected API version (%s)", gv, v.gvk().GroupVersion()))
+	}
+	strictErrs, err = shape(v, object.Object, strictErrs)
+	if err != nil {
+		return nil, nil, cannotHandle(v, object, err)
+	}
+	switch directive {
+	case metav1.FieldValidationIgnore:
+		return object, nil, nil
+	case metav1.FieldValidationStrict:
+		if len(strictErrs) > 0 {
+			return nil, nil, cannotHandle(v, object, strictError(strictErrs))
+		}
+		return object, nil, nil
+	default:
+		return object, strictErrs, nil
+	}
+}
+
+// shape coerces and defaults an object that was just decoded, and adds unknown fields to the list of complaints.
+func shape(v *version, object map[string]any, complaints []string) ([]string, error) {
+	unknown, err := v.kind.rules.coerce(v, object, true)
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range unknown {
+		complaints = append(complaints, fmt.Sprintf("unknown field %q", path))
+	}
+	v.kind.rules.setDefaults(v, object)
+	return complaints, nil
+}
+
+func strictError(complaints []string) error {
+	return fmt.Errorf("strict decoding error: %s", strings.Join(complaints, ", "))
+}
+
+func cannotHandle(v *version, object *unstructured.Unstructured, err error) error {
+	gvk := object.GroupVersionKind()
+	return apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", gvk.Kind, gvk.Version, v.kind.names.Kind, err))
+}
+
+// decode parses JSON and says which fields were given twice.
+func decode(v *version, data []byte) (*unstructured.Unstructured, []string, error) {
+	unrecognized := func(err error) error {
+		summary := string(data)
+		if len(summary) > 30 {
+			summary = summary[:30] + " ..."
+		}
+		return apierrors.NewBadRequest(fmt.Sprintf("the object provided is unrecognized (must be of type %s): %v (%s)", v.kind.names.Kind, err, summary))
+	}
+	object := map[string]any{}
+	strictErrs, err := kjson.UnmarshalStrict(data, &object)
+	if err != nil {
+		return nil, nil, unrecognized(fmt.Errorf("couldn't get version/kind; json parse error: %w", err))
+	}
+	u := &unstructured.Unstructured{Object: object}
+	if u.GetKind() == "" {
+		return nil, nil, unrecognized(fmt.Errorf("Object 'Kind' is missing in '%s'", data))
+	}
+	if u.GetAPIVersion() == "" {
+		u.SetAPIVersion("")
+	}
+	var complaints []string
+	for _, strictErr := range strictErrs {
+		complaints = append(complaints, strictErr.Error())
+	}
+	return u, complaints, nil
+}
+
+func entryResponse(code int, v *version, e *entry) (*Response, error) {
+	body, err := e.json(v)
+	if err != nil {
+		return nil, err
+	}
+	return jsonResponse(code, body), nil
+}
