@@ -1,6 +1,8 @@
 package flux
 
 import (
+	"fmt"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gitops-applier/gitops-applier/applier"
@@ -13,11 +15,11 @@ func (o operation) whereLive(ks kustomization) applier.Progress {
 	case o.liveHandled(ks) && (!ks.ready.is(metav1.ConditionUnknown) || ks.suspended):
 		return o.liveOutcome(ks)
 	case o.liveHandled(ks):
-		return o.progress(applier.StateRunning, "")
+		return o.progress(applier.StateRunning, fmt.Sprintf("%s: %s", o.named, ks.ready.message))
 	case o.liveLost(ks):
 		return o.failed(applier.ReasonNotRun, "%s did not run for this request: its token is no longer asked for", o.named)
 	default:
-		return o.progress(o.beforeEnd(ks), "")
+		return o.beforeEnd(ks)
 	}
 }
 

@@ -33,7 +33,7 @@ func (o operation) where(ks kustomization) (p applier.Progress, suspend bool) {
 		if o.started.SuspendToken != "" || o.started.Overdue || o.runEnded(ks) || o.untraceable(ks) {
 			return applier.Progress{}, true
 		}
-		return o.progress(o.beforeEnd(ks), ""), false
+		return o.beforeEnd(ks), false
 	case ks.requested == "" && ks.handled != o.started.SuspendToken:
 		return applier.Progress{}, true
 	case !ks.handledLatest() && ks.handled != o.started.SuspendToken:
@@ -75,12 +75,16 @@ func (o operation) untraceable(ks kustomization) bool {
 	return ks.requested == "" || (doubtful && ks.requested != o.started.Token)
 }
 
-// beforeEnd is the state of an operation whose run has not ended.
-func (o operation) beforeEnd(ks kustomization) applier.State {
-	if ks.ready.is(metav1.ConditionUnknown) && (!o.known || o.before.judgedSince(ks)) {
-		return applier.StateRunning
+// beforeEnd is where an operation stands whose run has not ended, with Flux's own message once there is one.
+func (o operation) beforeEnd(ks kustomization) applier.Progress {
+	taken := ks.ready.is(metav1.ConditionUnknown)
+	if o.known {
+		taken = o.before.judgedSince(ks) || o.before.ranSince(ks)
 	}
-	return applier.StateRequested
+	if taken {
+		return o.progress(applier.StateRunning, fmt.Sprintf("%s: %s", o.named, ks.ready.message))
+	}
+	return o.progress(applier.StateRequested, fmt.Sprintf("%s is asked to apply %s", o.named, applier.DescribeCommit(o.started.Commit)))
 }
 
 // outcome judges the operation once nothing of it can be running any more.
@@ -139,7 +143,9 @@ func (o operation) leftTo(manager string, ks kustomization) applier.Progress {
 	case o.untraceable(ks), o.started.Overdue:
 		return o.failed(applier.ReasonSuspendOwnedElsewhere, "%s; what was applied for this request is not known", note)
 	default:
-		return o.progress(o.beforeEnd(ks), note)
+		p := o.beforeEnd(ks)
+		p.Message = note + "; " + p.Message
+		return p
 	}
 }
 
