@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/gitops-applier/gitops-applier/applier"
+	"github.com/gitops-applier/gitops-applier/flux"
+)
+
+// runOnCluster runs on the cluster that the kubeconfig names.
+func runOnCluster(ctx context.Context, out io.Writer, o options) error {
+	config, err := clientcmd.BuildConfigFromFlags("", o.kubeconfig)
+	if err != nil {
+		return err
+	}
+	connection, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	client, err := flux.New(config.Host, connection, flux.Options{FieldManager: fieldManager})
+	if err != nil {
+		return err
+	}
+	verdict := client.Validate(ctx, o.kustomization)
+	if !verdict.OK {
+		return verdict.AsError()
+	}
+	if err := hold(ctx, client, o.kustomization); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "%s is held: it applies only when asked.\n", o.kustomization)
+
+	commit := o.commit
+	if commit == "" {
+		if commit, err = pushTo(ctx, connection, o, verdict.Source); err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "Pushed %s to branch %s of %s.\n", applier.DescribeCommit(commit), verdict.Source.Revision, verdict.Source.URL)
+	}
+	failed := ask(ctx, out, client, o.kustomization, applier.Ask{
+		Want:   applier.Binding{Repository: verdict.Source.URL, Branch: verdict.Source.Revision},
+		Commit: commit,
+	})
+	if o.release {
+		if err := release(ctx, out, client, o.kustomization); err != nil {
+			return err
+		}
+	}
+	return failed
+}
+
+// hold suspends a Kustomization and waits until that is handled, unless it is held already.
+func hold(ctx context.Context, client *flux.Client, ref types.NamespacedName) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	asked := false
+	for range client.Watch(ctx, ref) {
+		suspension, err := client.Suspension(ctx, ref)
+		switch {
+		case err != nil:
+			return err
+		case suspension.Held && suspension.Handled:
+			return nil
+		case !asked && !suspension.Held:
+			if _, err := client.Suspend(ctx, ref); err != nil {
+				return err
+			}
+			asked = true
+		}
+	}
+	return fmt.Errorf("%s cannot be watched: %w", ref, context.Cause(ctx))
+}
+
+func release(ctx context.Context, out io.Writer, client *flux.Client, ref types.NamespacedName) error {
+	keeper, err := client.Release(ctx, ref)
+	switch {
+	case err != nil:
+		return err
+	case keeper != "":
+		fmt.Fprintf(out, "%s is released, and %s keeps it suspended.\n", ref, keeper)
+	default:
+		fmt.Fprintf(out, "%s is released: Flux applies it again by itself.\n", ref)
+	}
+	return nil
+}

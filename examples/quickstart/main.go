@@ -1,0 +1,81 @@
+// Command quickstart shows the main job: it holds a Flux Kustomization, pushes a commit, asks for it to be applied, and prints each
+// step of the operation until it has ended and the Kustomization is suspended again.
+//
+//	quickstart -kubeconfig FILE [-kustomization NAMESPACE/NAME] [-broken | -commit HASH]
+//
+// It pushes with the git command, as whoever runs it, to the repository that the Kustomization applies. With -broken it pushes a
+// manifest that cannot be built, to show how a failure ends; the next run without it repairs that. With -commit it pushes
+// nothing and asks for a commit that is there. The Kustomization stays held afterwards; -release hands it back.
+//
+// The exit status is 0 if the commit was applied, and 1 otherwise.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// fieldManager is the name under which this program holds Kustomizations.
+const fieldManager = "gitops-applier-quickstart"
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "quickstart:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+// options are the command's flags.
+type options struct {
+	kubeconfig    string
+	kustomization types.NamespacedName
+	commit        string
+	broken        bool
+	release       bool
+}
+
+func run(ctx context.Context, args []string) error {
+	o, err := parse(args)
+	if err != nil {
+		return err
+	}
+	return runOnCluster(ctx, os.Stdout, o)
+}
+
+func parse(args []string) (options, error) {
+	var o options
+	var kustomization string
+	flags := flag.NewFlagSet("quickstart", flag.ContinueOnError)
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "reach the cluster that this `file` names")
+	flags.StringVar(&kustomization, "kustomization", "demo/app", "the Kustomization to ask, as `namespace/name`")
+	flags.StringVar(&o.commit, "commit", "", "ask for this `hash` instead of pushing a commit")
+	flags.BoolVar(&o.broken, "broken", false, "push a manifest that cannot be built")
+	flags.BoolVar(&o.release, "release", false, "hand the Kustomization back to Flux afterwards")
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	namespace, name, ok := strings.Cut(kustomization, "/")
+	switch {
+	case flags.NArg() > 0:
+		return o, fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	case !ok || namespace == "" || name == "":
+		return o, fmt.Errorf("-kustomization %q is not namespace/name", kustomization)
+	case o.kubeconfig == "":
+		return o, errors.New("-kubeconfig is required: go -C examples/lab run . up brings up a cluster and prints its file")
+	case o.broken && o.commit != "":
+		return o, errors.New("-broken pushes a commit and -commit does not: choose one")
+	}
+	o.kustomization = types.NamespacedName{Namespace: namespace, Name: name}
+	return o, nil
+}
