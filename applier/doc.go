@@ -43,7 +43,7 @@
 //	applier          Kustomization                               Application
 //	token            reconcile.fluxcd.io/requestedAt,            an entry of operation.info
 //	                 status.lastHandledReconcileAt
-//	request          resume with a token                         set operation
+//	request          resume with a token                         .operation, by an update
 //	operation        from the resume to the handled suspend      status.operationState
 //	hold             spec.suspend between operations             automated sync off
 //

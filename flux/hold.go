@@ -3,6 +3,7 @@ package flux
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -137,7 +138,7 @@ func (c *Client) releasing(ks kustomization) (patch, bool) {
 
 // keeper returns who keeps ks suspended, the one that applies the field first.
 func keeper(ks kustomization) string {
-	names := append(ks.owners.applied, ks.owners.updated...)
+	names := slices.Concat(ks.owners.applied, ks.owners.updated)
 	switch {
 	case !ks.suspended:
 		return ""

@@ -1,7 +1,6 @@
 package flux
 
 import (
-	"bytes"
 	"fmt"
 	"slices"
 
@@ -28,7 +27,7 @@ func suspendOwners(u *unstructured.Unstructured) (owners, error) {
 			continue
 		}
 		var set fieldpath.Set
-		if err := set.FromJSON(bytes.NewReader(entry.FieldsV1.Raw)); err != nil {
+		if err := set.FromJSON(entry.FieldsV1.GetRawReader()); err != nil {
 			return owners{}, fmt.Errorf("field .metadata.managedFields of manager %s: %w", entry.Manager, err)
 		}
 		if !set.Has(suspendPath) {
