@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"time"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -84,7 +85,7 @@ func (c *credentials) writeKubeconfig(path string, port int) error {
 
 func newAPIServer(e *environment, path string, port, etcdPort int, c *credentials) *Process {
 	url := "https://" + address(port)
-	return e.process(path, []int{port},
+	p := e.process(path, []int{port},
 		[]string{
 			"--etcd-servers=http://" + address(etcdPort),
 			"--bind-address=127.0.0.1",
@@ -106,4 +107,6 @@ func newAPIServer(e *environment, path string, port, etcdPort int, c *credential
 		},
 		[]string{},
 		httpReady(c.httpClient(), url+"/readyz", c.admin))
+	p.grace = time.Second
+	return p
 }

@@ -45,7 +45,7 @@ func (e *environment) process(path string, ports []int, args, env []string, read
 	return &Process{
 		name: name, path: path, args: args, env: env, ports: ports,
 		log:   filepath.Join(e.dir, "logs", name+".log"),
-		ready: ready, spawner: e.spawner,
+		ready: ready, grace: stopGrace, spawner: e.spawner,
 	}
 }
 

@@ -5,11 +5,12 @@ import (
 	"fmt"
 	"net/http"
 	"path/filepath"
+	"time"
 )
 
 func newEtcd(e *environment, path string, ports [2]int) *Process {
 	client, peer := "http://"+address(ports[0]), "http://"+address(ports[1])
-	return e.process(path, ports[:],
+	p := e.process(path, ports[:],
 		[]string{
 			"--name=lab",
 			"--data-dir=" + filepath.Join(e.dir, "etcd"),
@@ -24,6 +25,8 @@ func newEtcd(e *environment, path string, ports [2]int) *Process {
 		},
 		[]string{},
 		httpReady(http.DefaultClient, client+"/readyz", ""))
+	p.grace = time.Second
+	return p
 }
 
 // httpReady is a readiness check by GET, which 200 passes.

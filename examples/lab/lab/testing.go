@@ -55,7 +55,7 @@ func Start(t testing.TB) *Lab {
 // Alone could wait for ever, and fails instead. Two more things would keep Alone
 // waiting: a test that calls Start before t.Parallel, since it then holds its
 // share while it is paused, and as many waiting tests as -parallel allows. After
-// a minute it says on stderr whom it waits for.
+// three minutes it says on stderr whom it waits for.
 func Alone(t testing.TB) *Lab {
 	t.Helper()
 	share.enterAlone(t)
@@ -128,6 +128,7 @@ type gate struct {
 	mu      sync.Mutex
 	changed *sync.Cond
 	holders map[string]int // by test name
+	entered int            // how often a test was admitted among others
 	alone   string         // the test that is alone
 }
 
@@ -147,6 +148,7 @@ func (g *gate) enter(t testing.TB) {
 		g.changed.Wait()
 	}
 	g.holders[name]++
+	g.entered++
 	t.Cleanup(func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
@@ -171,13 +173,13 @@ func (g *gate) enterAlone(t testing.TB) {
 	if g.alone != "" && within(name, g.alone) {
 		t.Fatalf("%s calls lab.Alone again under %s; use the Lab that the first call returned", name, g.alone)
 	}
-	impatient := time.AfterFunc(time.Minute, func() {
+	impatient := time.AfterFunc(3*time.Minute, func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		fmt.Fprintf(os.Stderr, "lab: %s waits to be alone; holding the control plane: %v %s\n", name, g.names(), g.alone)
 	})
 	defer impatient.Stop()
-	for g.alone != "" || len(g.holders) > 0 {
+	for !g.quiet() {
 		g.changed.Wait()
 	}
 	g.alone = name
@@ -187,4 +189,17 @@ func (g *gate) enterAlone(t testing.TB) {
 		g.alone = ""
 		g.changed.Broadcast()
 	})
+}
+
+// quiet says that nobody holds the control plane and that nobody came for it
+// during a moment of waiting, so that those who want to be alone come last.
+func (g *gate) quiet() bool {
+	if g.alone != "" || len(g.holders) > 0 {
+		return false
+	}
+	entered := g.entered
+	g.mu.Unlock()
+	time.Sleep(100 * time.Millisecond)
+	g.mu.Lock()
+	return g.alone == "" && len(g.holders) == 0 && g.entered == entered
 }

@@ -2,7 +2,6 @@ package lab
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -27,7 +26,7 @@ type Condition func(*unstructured.Unstructured) bool
 // WaitTimeout, with the object's last state and what the controllers logged.
 func (l *Lab) WaitFor(t testing.TB, gvr schema.GroupVersionResource, namespace, name string, condition Condition) *unstructured.Unstructured {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), WaitTimeout)
+	ctx, cancel := context.WithTimeoutCause(t.Context(), WaitTimeout, fmt.Errorf("not within %s", WaitTimeout))
 	defer cancel()
 	last, err := l.waitFor(ctx, gvr, namespace, name, condition)
 	if err != nil {
@@ -79,11 +78,12 @@ func (l *Lab) waitFor(ctx context.Context, gvr schema.GroupVersionResource, name
 	}
 }
 
+// failed prefers the reason why the wait was given up to its consequence.
 func failed(ctx context.Context, err error) error {
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return fmt.Errorf("not within %s", WaitTimeout)
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
 	}
-	return errors.Join(context.Cause(ctx), err)
+	return err
 }
 
 // describe prints what a reader of a failed test asks for first.
