@@ -18,11 +18,15 @@ import (
 // being closed goes unnoticed.
 const watchRenewal = 5 * time.Minute
 
+// rereadAfter is how long an open watch may show nothing before the object is read.
+const rereadAfter = time.Second
+
 // WatchObject shows one object as it changes, as [Watcher] asks for: a backend's Watch is this call with its resource, in
 // the applier's namespace. It needs the verbs get and watch.
 //
-// Each watch costs two requests: the watch itself, and one read once it is open, so that nothing between is
-// lost whatever the server replays. It is renewed every five minutes.
+// An API server begins a watch with what stands, so each costs one request. Where that does not come, because the
+// object is not there or the server is a stand-in that does not replay, the object is read after a second. A watch is
+// renewed every five minutes.
 func WatchObject(ctx context.Context, resource dynamic.ResourceInterface, name string) <-chan *unstructured.Unstructured {
 	w := objectWatch{resource: resource, name: name, out: make(chan *unstructured.Unstructured, 1)}
 	go w.run(ctx)
@@ -70,39 +74,52 @@ func (w *objectWatch) once(ctx context.Context) (opened, refused bool) {
 	}
 	defer watcher.Stop()
 
-	switch object, err := w.resource.Get(ctx, w.name, metav1.GetOptions{}); AbsenceOf(err) {
+	reread := time.NewTimer(rereadAfter)
+	defer reread.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return true, false
+		case <-reread.C:
+			if refused := w.read(ctx); refused {
+				return true, true
+			}
+		case event, ok := <-watcher.ResultChan():
+			if !ok || event.Type == watch.Error {
+				return true, false
+			}
+			if w.take(event) {
+				reread.Stop()
+			}
+		}
+	}
+}
+
+// read shows what stands. A read that failed shows nothing, and the next event or renewal does.
+func (w *objectWatch) read(ctx context.Context) (refused bool) {
+	object, err := w.resource.Get(ctx, w.name, metav1.GetOptions{})
+	switch AbsenceOf(err) {
 	case AbsenceNone:
 		w.show(object)
 	case AbsenceNotFound:
 		w.show(nil)
 	case AbsenceForbidden:
-		return false, true
-	default:
-		return false, false
+		return true
 	}
-	for {
-		select {
-		case <-ctx.Done():
-			return true, false
-		case event, ok := <-watcher.ResultChan():
-			if !ok || event.Type == watch.Error {
-				return true, false
-			}
-			w.take(event)
-		}
-	}
+	return false
 }
 
-func (w *objectWatch) take(event watch.Event) {
+// take shows what an event says, if it is of the object.
+func (w *objectWatch) take(event watch.Event) bool {
 	object, ok := event.Object.(*unstructured.Unstructured)
 	if !ok || event.Type == watch.Bookmark || object.GetName() != w.name {
-		return
+		return false
 	}
 	if event.Type == watch.Deleted {
-		w.show(nil)
-		return
+		object = nil
 	}
 	w.show(object)
+	return true
 }
 
 // show replaces what was not received yet.

@@ -24,6 +24,7 @@ type command struct {
 var commands = []command{
 	{"up", "build what is missing, start everything, and stop it on Ctrl-C", up},
 	{"build", "build what is missing and end; go test does it too, but has a timeout", build},
+	{"bench", "measure operations beside what the controllers take themselves", measure},
 	{"schemas", "write the OpenAPI schemas that the API server publishes", schemas},
 }
 

@@ -1,0 +1,24 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"os"
+
+	"github.com/gitops-applier/gitops-applier/examples/lab/bench"
+	"github.com/gitops-applier/gitops-applier/examples/lab/lab"
+)
+
+func measure(ctx context.Context, flags *flag.FlagSet, args []string) (err error) {
+	rounds := flags.Int("n", 20, "how many `rounds`")
+	if err := parse(flags, args); err != nil {
+		return err
+	}
+	l, err := lab.Up(ctx, lab.Options{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.Stop()) }()
+	return bench.Flux(ctx, l, os.Stdout, *rounds)
+}
