@@ -3,6 +3,7 @@ package apiserver
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 
@@ -96,11 +97,17 @@ func (r *builtinRules) coerce(_ *version, object map[string]any, strict bool) ([
 	if err != nil {
 		return nil, err
 	}
-	if data, err = json.Marshal(typed); err != nil {
-		return nil, err
+	return unknown, writeTyped(object, typed)
+}
+
+// writeTyped makes object what the typed one is.
+func writeTyped(object map[string]any, typed runtime.Object) error {
+	data, err := json.Marshal(typed)
+	if err != nil {
+		return err
 	}
 	clear(object)
-	return unknown, utiljson.Unmarshal(data, &object)
+	return utiljson.Unmarshal(data, &object)
 }
 
 func (r *builtinRules) setDefaults(_ *version, object map[string]any) {
@@ -164,9 +171,7 @@ func (r *builtinRules) validate(v *version, object map[string]any) field.ErrorLi
 func (r *builtinRules) validateUpdate(v *version, object, old map[string]any) field.ErrorList {
 	list := apivalidation.ValidateObjectMetaAccessorUpdate(&unstructured.Unstructured{Object: object},
 		&unstructured.Unstructured{Object: old}, field.NewPath("metadata"))
-	if r.check != nil {
-		list = append(list, r.check(v, object)...)
-	}
+	list = append(list, r.validate(v, object)...)
 	if r.checkUpdate != nil {
 		list = append(list, r.checkUpdate(v, object, old)...)
 	}
@@ -177,6 +182,8 @@ func (r *builtinRules) validateSubresource(_ *version, object, old map[string]an
 	return apivalidation.ValidateObjectMetaAccessorUpdate(&unstructured.Unstructured{Object: object},
 		&unstructured.Unstructured{Object: old}, field.NewPath("metadata"))
 }
+
+func (r *builtinRules) warnings(_, _ map[string]any) []string { return nil }
 
 func (r *builtinRules) unconditionalUpdate() bool { return true }
 func (r *builtinRules) createOnUpdate() bool      { return r.upsert }
@@ -193,8 +200,24 @@ func (r *builtinRules) convert(to *version, object map[string]any) error {
 		r.rename(to, object)
 	}
 	object["apiVersion"], object["kind"] = to.apiVersion(), to.kind.names.Kind
-	_, err := r.coerce(to, object, false)
-	return err
+	typed := r.new()
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, typed); err != nil {
+		return fmt.Errorf("unable to convert unstructured object to %s: %w", to.gvk(), err)
+	}
+	return writeTyped(object, typed)
+}
+
+// typedJSON is the object's JSON with its fields in the order of the kind's Go type, as the real server writes it.
+func (r *builtinRules) typedJSON(object map[string]any) ([]byte, error) {
+	data, err := json.Marshal(object)
+	if err != nil {
+		return nil, err
+	}
+	typed := r.new()
+	if err := json.Unmarshal(data, typed); err != nil {
+		return nil, err
+	}
+	return json.Marshal(typed)
 }
 
 // text reads a string that may be missing.

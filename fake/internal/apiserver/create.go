@@ -1,6 +1,8 @@
 package apiserver
 
 import (
+	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -25,7 +27,7 @@ func (s *Server) create(r *Request, v *version) (*Response, error) {
 	if errs := validation.ValidateCreateOptions(&options); len(errs) > 0 {
 		return nil, invalidOptions("CreateOptions", errs)
 	}
-	object, warnings, err := r.object(v, options.FieldValidation)
+	object, err := r.object(v, options.FieldValidation)
 	if err != nil {
 		return nil, err
 	}
@@ -33,7 +35,7 @@ func (s *Server) create(r *Request, v *version) (*Response, error) {
 	if err := matchNamespace(v.namespaceOf(r), object); err != nil {
 		return nil, err
 	}
-	dropRepeatedOwners(object)
+	r.dropRepeatedOwners(object, "")
 	live, _ := conversion{v.kind}.New(v.gvk())
 	object = v.managers("").UpdateNoErrors(live, object, r.manager(options.FieldManager)).(*unstructured.Unstructured)
 
@@ -46,11 +48,7 @@ func (s *Server) create(r *Request, v *version) (*Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	response, err := entryResponse(http.StatusCreated, v, written)
-	if err != nil {
-		return nil, err
-	}
-	return response.warn(warnings), nil
+	return entryResponse(http.StatusCreated, v, written)
 }
 
 // nameAttempts is how often a generated name that is taken is generated anew.
@@ -84,6 +82,9 @@ func (s *Server) createOnce(r *Request, v *version, object *unstructured.Unstruc
 	}
 	st := s.stores[v.kind.store()]
 	key := objectKey(object.GetNamespace(), object.GetName())
+	if version, err := resourceVersion(object); err == nil && version != 0 && !dryRun {
+		return nil, fmt.Errorf("resourceVersion should not be set on objects to be created")
+	}
 	if existing := st.objects[key]; existing != nil {
 		err := apierrors.NewAlreadyExists(r.groupResource(), object.GetName())
 		if object.GetGenerateName() != "" {
@@ -93,9 +94,6 @@ func (s *Server) createOnce(r *Request, v *version, object *unstructured.Unstruc
 			err.ErrStatus.Message = "object is being deleted: " + err.ErrStatus.Message
 		}
 		return nil, err
-	}
-	if version, err := resourceVersion(object); err == nil && version != 0 && !dryRun {
-		return nil, fmt.Errorf("resourceVersion should not be set on objects to be created")
 	}
 	return s.put(st, key, object.Object, dryRun)
 }
@@ -108,13 +106,19 @@ func prepareNew(r *Request, v *version, object *unstructured.Unstructured) error
 	}
 	v.kind.rules.prepareCreate(v, object.Object)
 	if errs := v.kind.rules.validate(v, object.Object); len(errs) > 0 {
-		return apierrors.NewInvalid(v.kind.groupKind(), object.GetName(), errs)
+		return apierrors.NewInvalid(groupKind(object), object.GetName(), errs)
 	}
 	errs := apivalidation.ValidateObjectMetaAccessor(object, v.kind.namespaced, validSegment, field.NewPath("metadata"))
 	if len(errs) > 0 {
-		return apierrors.NewInvalid(v.kind.groupKind(), object.GetName(), errs)
+		return apierrors.NewInvalid(groupKind(object), object.GetName(), errs)
 	}
+	r.warn(v.kind.rules.warnings(object.Object, nil)...)
 	return nil
+}
+
+// groupKind is what an object says it is, even where the request is for another kind.
+func groupKind(object *unstructured.Unstructured) schema.GroupKind {
+	return object.GroupVersionKind().GroupKind()
 }
 
 func validSegment(name string, prefix bool) []string {
@@ -137,31 +141,25 @@ func invalidOptions(name string, errs field.ErrorList) error {
 }
 
 // object decodes the request's body. By the directive, unknown and repeated fields are ignored, warned of or refused.
-func (r *Request) object(v *version, directive string) (*unstructured.Unstructured, []string, error) {
-	object, strictErrs, err := decode(v, r.Body)
+func (r *Request) object(v *version, directive string) (*unstructured.Unstructured, error) {
+	object, complaints, err := decode(v, r.Body)
+	if err == nil {
+		complaints, err = shape(v, object.Object, complaints)
+	}
 	if err != nil {
-		return nil, nil, err
+		return nil, undecodable(v, object, r.Body, err)
 	}
-	gv := object.GroupVersionKind().GroupVersion()
-	if gv != v.gvk().GroupVersion() {
-		return nil, nil, apierrors.NewBadRequest(fmt.Sprintf(
-			"the API version in the data (%s) does not match the expected API version (%s)", gv, v.gvk().GroupVersion()))
+	if directive == metav1.FieldValidationStrict && len(complaints) > 0 {
+		return nil, undecodable(v, object, r.Body, strictError(complaints))
 	}
-	strictErrs, err = shape(v, object.Object, strictErrs)
-	if err != nil {
-		return nil, nil, cannotHandle(v, object, err)
+	if directive != metav1.FieldValidationIgnore {
+		r.warn(complaints...)
 	}
-	switch directive {
-	case metav1.FieldValidationIgnore:
-		return object, nil, nil
-	case metav1.FieldValidationStrict:
-		if len(strictErrs) > 0 {
-			return nil, nil, cannotHandle(v, object, strictError(strictErrs))
-		}
-		return object, nil, nil
-	default:
-		return object, strictErrs, nil
+	if got, want := object.GroupVersionKind().GroupVersion(), v.gvk().GroupVersion(); got != want {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf(
+			"the API version in the data (%s) does not match the expected API version (%s)", got, want))
 	}
+	return object, nil
 }
 
 // shape coerces and defaults an object that was just decoded, and adds unknown fields to the list of complaints.
@@ -181,31 +179,48 @@ func strictError(complaints []string) error {
 	return fmt.Errorf("strict decoding error: %s", strings.Join(complaints, ", "))
 }
 
-func cannotHandle(v *version, object *unstructured.Unstructured, err error) error {
-	gvk := object.GroupVersionKind()
-	return apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", gvk.Kind, gvk.Version, v.kind.names.Kind, err))
+// undecodable is the error for a body that could not be decoded; the object is what could be read of it, or nil.
+func undecodable(v *version, object *unstructured.Unstructured, body []byte, err error) error {
+	if object != nil && object.GetKind() != "" {
+		gvk, as := object.GroupVersionKind(), v.kind.names.Kind
+		if _, custom := v.kind.rules.(*customRules); custom {
+			as = gvk.Kind
+		}
+		return apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", gvk.Kind, gvk.Version, as, err))
+	}
+	summary := "<empty>"
+	if len(body) > 0 {
+		summary = string(body[:min(len(body), 30)])
+		if body[0] != '{' {
+			summary = hex.EncodeToString(body[:min(len(body), 30)])
+		}
+		if len(body) > 30 {
+			summary += " ..."
+		}
+	}
+	return apierrors.NewBadRequest(fmt.Sprintf("the object provided is unrecognized (must be of type %s): %v (%s)", v.kind.names.Kind, err, summary))
 }
 
 // decode parses JSON and says which fields were given twice.
 func decode(v *version, data []byte) (*unstructured.Unstructured, []string, error) {
-	unrecognized := func(err error) error {
-		summary := string(data)
-		if len(summary) > 30 {
-			summary = summary[:30] + " ..."
-		}
-		return apierrors.NewBadRequest(fmt.Sprintf("the object provided is unrecognized (must be of type %s): %v (%s)", v.kind.names.Kind, err, summary))
+	var head struct {
+		APIVersion string `json:"apiVersion"`
+		Kind       string `json:"kind"`
+	}
+	if err := json.Unmarshal(data, &head); err != nil {
+		return nil, nil, fmt.Errorf("couldn't get version/kind; json parse error: %w", err)
 	}
 	object := map[string]any{}
 	strictErrs, err := kjson.UnmarshalStrict(data, &object)
 	if err != nil {
-		return nil, nil, unrecognized(fmt.Errorf("couldn't get version/kind; json parse error: %w", err))
+		return nil, nil, err
 	}
 	u := &unstructured.Unstructured{Object: object}
-	if u.GetKind() == "" {
-		return nil, nil, unrecognized(fmt.Errorf("Object 'Kind' is missing in '%s'", data))
-	}
-	if u.GetAPIVersion() == "" {
-		u.SetAPIVersion("")
+	if _, custom := v.kind.rules.(*customRules); !custom {
+		fill(object, "kind", v.kind.names.Kind)
+		fill(object, "apiVersion", v.apiVersion())
+	} else if head.Kind == "" {
+		return nil, nil, fmt.Errorf("Object 'Kind' is missing in '%s'", data)
 	}
 	var complaints []string
 	for _, strictErr := range strictErrs {

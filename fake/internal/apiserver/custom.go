@@ -1,15 +1,20 @@
 package apiserver
 
 import (
+	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/kube-openapi/pkg/validation/validate"
 )
@@ -25,7 +30,9 @@ type customVersion struct {
 	whole      func() *validate.SchemaValidator
 	statusPart func() *validate.SchemaValidator
 	// hasStatus: the status is written through the subresource only.
-	hasStatus  bool
+	hasStatus bool
+	// hasCEL: the schema has rules in CEL. They are not evaluated, but an object that fails otherwise is told so.
+	hasCEL     bool
 	selectable []string
 }
 
@@ -36,6 +43,7 @@ func customKind(d resourceDefinition) *kind {
 		raw := dv.Schema.OpenAPIV3Schema
 		cv := &customVersion{
 			hasStatus: dv.Subresources.Status != nil,
+			hasCEL:    bytes.Contains(raw, []byte(`"x-kubernetes-validations"`)),
 			shape: sync.OnceValue(func() *structural {
 				s := newStructural(parseSchema(raw))
 				s.pruneDefaults()
@@ -98,8 +106,12 @@ func (r *customRules) coerce(v *version, object map[string]any, strict bool) ([]
 	if err != nil {
 		return nil, err
 	}
-	if shaped := r.versions[gv.Version]; shaped != nil && gv.Group == v.kind.group && object["kind"] == v.kind.names.Kind {
-		shape := shaped.shape()
+	if gv.Group == v.kind.group && object["kind"] == v.kind.names.Kind {
+		// A version that does not exist has no fields.
+		shape := &structural{}
+		if known := r.versions[gv.Version]; known != nil {
+			shape = known.shape()
+		}
 		removed := shape.prune(object)
 		shape.pruneNulls(object)
 		if strict {
@@ -190,7 +202,7 @@ func (r *customRules) validate(v *version, object map[string]any) field.ErrorLis
 		apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
 	list = append(list, validateSchema(nil, object, cv.whole())...)
 	list = append(list, validateLists(nil, cv.shape(), object)...)
-	return blocked(list)
+	return cv.blocked(list)
 }
 
 func (r *customRules) validateUpdate(v *version, object, old map[string]any) field.ErrorList {
@@ -202,7 +214,7 @@ func (r *customRules) validateUpdate(v *version, object, old map[string]any) fie
 		&unstructured.Unstructured{Object: old}, field.NewPath("metadata"))
 	list = append(list, validateSchema(nil, object, cv.whole())...)
 	list = append(list, validateLists(nil, cv.shape(), object)...)
-	return blocked(list)
+	return cv.blocked(list)
 }
 
 func (r *customRules) validateSubresource(v *version, object, old map[string]any) field.ErrorList {
@@ -216,7 +228,7 @@ func (r *customRules) validateSubresource(v *version, object, old map[string]any
 		list = append(list, validateSchema(field.NewPath("status"), status, cv.statusPart())...)
 	}
 	list = append(list, validateLists(nil, cv.shape(), object)...)
-	return blocked(list)
+	return cv.blocked(list)
 }
 
 func validateType(v *version, object map[string]any) field.ErrorList {
@@ -231,7 +243,10 @@ func validateType(v *version, object map[string]any) field.ErrorList {
 }
 
 // blocked adds what the server says where a list of errors keeps it from evaluating CEL rules.
-func blocked(list field.ErrorList) field.ErrorList {
+func (cv *customVersion) blocked(list field.ErrorList) field.ErrorList {
+	if !cv.hasCEL {
+		return list
+	}
 	for _, err := range list {
 		switch err.Type {
 		case field.ErrorTypeNotSupported, field.ErrorTypeRequired, field.ErrorTypeTooLong, field.ErrorTypeTooMany, field.ErrorTypeTypeInvalid:
@@ -240,6 +255,38 @@ func blocked(list field.ErrorList) field.ErrorList {
 		}
 	}
 	return list
+}
+
+// warnings are about finalizers whose names others may take too.
+func (r *customRules) warnings(object, old map[string]any) []string {
+	before := (&unstructured.Unstructured{Object: old}).GetFinalizers()
+	added := (&unstructured.Unstructured{Object: object}).GetFinalizers()
+	slices.Sort(added)
+	var warnings []string
+	for _, name := range slices.Compact(added) {
+		if !slices.Contains(before, name) {
+			warnings = append(warnings, finalizerWarnings(name)...)
+		}
+	}
+	return warnings
+}
+
+func finalizerWarnings(name string) []string {
+	var warnings []string
+	for _, msg := range validation.IsQualifiedName(name) {
+		warnings = append(warnings, fmt.Sprintf("metadata.finalizers: %q: %s", name, msg))
+	}
+	known := name == metav1.FinalizerOrphanDependents || name == metav1.FinalizerDeleteDependents || name == string(corev1.FinalizerKubernetes)
+	switch {
+	case strings.Contains(name, "/") || known:
+	case strings.Contains(name, "."):
+		warnings = append(warnings, fmt.Sprintf("metadata.finalizers: %q: prefer a domain-qualified finalizer name including a path (/) "+
+			"to avoid accidental conflicts with other finalizer writers", name))
+	default:
+		warnings = append(warnings, fmt.Sprintf("metadata.finalizers: %q: prefer a domain-qualified finalizer name "+
+			"to avoid accidental conflicts with other finalizer writers", name))
+	}
+	return warnings
 }
 
 func (r *customRules) unconditionalUpdate() bool { return false }

@@ -61,6 +61,9 @@ type rules interface {
 	validateUpdate(v *version, object, old map[string]any) field.ErrorList
 	validateSubresource(v *version, object, old map[string]any) field.ErrorList
 
+	// warnings are what the server says of an object that it takes; old is nil for a new one.
+	warnings(object, old map[string]any) []string
+
 	// unconditionalUpdate says whether an update without a resourceVersion is taken.
 	unconditionalUpdate() bool
 	// createOnUpdate says whether an update may create.
@@ -89,10 +92,6 @@ func (k *kind) store() *kind {
 		return k.sharedWith
 	}
 	return k
-}
-
-func (k *kind) groupKind() schema.GroupKind {
-	return schema.GroupKind{Group: k.group, Kind: k.names.Kind}
 }
 
 func (k *kind) groupResource() schema.GroupResource {

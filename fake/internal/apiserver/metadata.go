@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -151,20 +153,23 @@ func checkName(object metav1.Object, name, namespace string) error {
 	return nil
 }
 
+const afterAdmission = " after mutating admission happens"
+
 // dropRepeatedOwners keeps the first of equal owner references.
-func dropRepeatedOwners(object metav1.Object) {
+func (r *Request) dropRepeatedOwners(object metav1.Object, when string) {
 	var kept []metav1.OwnerReference
-	refs := object.GetOwnerReferences()
-	for _, ref := range refs {
-		repeated := false
-		for _, other := range kept {
-			repeated = repeated || reflect.DeepEqual(ref, other)
+	var repeated []string
+	for _, ref := range object.GetOwnerReferences() {
+		if slices.ContainsFunc(kept, func(other metav1.OwnerReference) bool { return reflect.DeepEqual(ref, other) }) {
+			repeated = append(repeated, string(ref.UID))
+			continue
 		}
-		if !repeated {
-			kept = append(kept, ref)
-		}
+		kept = append(kept, ref)
 	}
-	if len(kept) != len(refs) {
-		object.SetOwnerReferences(kept)
+	if len(repeated) == 0 {
+		return
 	}
+	object.SetOwnerReferences(kept)
+	r.warn(fmt.Sprintf(".metadata.ownerReferences contains duplicate entries%s; API server dedups owner references in 1.20+, and may reject "+
+		"such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: %s", when, strings.Join(repeated, ", ")))
 }

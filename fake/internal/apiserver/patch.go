@@ -40,7 +40,7 @@ func (s *Server) patch(r *Request, v *version) (*Response, error) {
 	case types.StrategicMergePatchType:
 		change = p.strategicMerge
 	}
-	response, err := s.write(r, v, write{
+	return s.write(r, v, write{
 		createMissing: kind == types.ApplyYAMLPatchType && r.Subresource == "",
 		dryRun:        len(options.DryRun) > 0,
 		object: func(old *unstructured.Unstructured) (*unstructured.Unstructured, error) {
@@ -51,10 +51,6 @@ func (s *Server) patch(r *Request, v *version) (*Response, error) {
 			return object, p.check(object, old)
 		},
 	})
-	if err != nil {
-		return nil, err
-	}
-	return response.warn(p.warnings), nil
 }
 
 func patchTypes(v *version) []types.PatchType {
@@ -82,10 +78,9 @@ func unsupportedMediaType(supported []types.PatchType) error {
 }
 
 type patcher struct {
-	request  *Request
-	version  *version
-	options  metav1.PatchOptions
-	warnings []string
+	request *Request
+	version *version
+	options metav1.PatchOptions
 }
 
 // check refuses a patched object that is not the one the request names.
@@ -109,7 +104,7 @@ func (p *patcher) complain(complaints []string, refuse func(error) error) error 
 	case p.options.FieldValidation == metav1.FieldValidationStrict:
 		return refuse(strictError(complaints))
 	default:
-		p.warnings = append(p.warnings, complaints...)
+		p.request.warn(complaints...)
 		return nil
 	}
 }
@@ -134,7 +129,7 @@ func (p *patcher) apply(old *unstructured.Unstructured) (*unstructured.Unstructu
 }
 
 func (p *patcher) merge(old *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	current, err := json.Marshal(old.Object)
+	current, err := p.version.encode(old.Object)
 	if err != nil {
 		return nil, err
 	}
@@ -159,6 +154,14 @@ func (p *patcher) merge(old *unstructured.Unstructured) (*unstructured.Unstructu
 		return nil, err
 	}
 	return p.managed(old, object), nil
+}
+
+// encode writes an object as the server does before it patches it. The order of fields shows in error messages.
+func (v *version) encode(object map[string]any) ([]byte, error) {
+	if r, builtin := v.kind.rules.(*builtinRules); builtin {
+		return r.typedJSON(object)
+	}
+	return json.Marshal(object)
 }
 
 func (p *patcher) managed(old, object *unstructured.Unstructured) *unstructured.Unstructured {

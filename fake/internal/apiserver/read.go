@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 func (s *Server) get(r *Request, v *version) (*Response, error) {
@@ -69,10 +70,10 @@ func (r *Request) query(v *version) (*query, error) {
 }
 
 func unknownField(v *version, name string) string {
-	if _, custom := v.kind.rules.(*customRules); custom {
-		return "field label not supported: " + name
+	if r, builtin := v.kind.rules.(*builtinRules); builtin && r.selectable == nil {
+		return fmt.Sprintf("%q is not a known field selector: only \"metadata.name\", \"metadata.namespace\"", name)
 	}
-	return fmt.Sprintf("field label not supported: %s", name)
+	return "field label not supported: " + name
 }
 
 func selectable(v *version, e *entry) fields.Set {
@@ -170,7 +171,7 @@ func (s *Server) notOlderThan(text string) (uint64, error) {
 	}
 	revision, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
-		return 0, apierrors.NewBadRequest("invalid resource version: " + err.Error())
+		return 0, apierrors.NewBadRequest("invalid resource version: " + invalidRevision(text, err).Error())
 	}
 	if revision > s.revision {
 		err := apierrors.NewTimeoutError(fmt.Sprintf("Too large resource version: %d, current: %d", revision, s.revision), 1)
@@ -180,6 +181,10 @@ func (s *Server) notOlderThan(text string) (uint64, error) {
 		return 0, err
 	}
 	return revision, nil
+}
+
+func invalidRevision(text string, err error) error {
+	return field.Invalid(field.NewPath("resourceVersion"), text, err.Error())
 }
 
 func (s *Server) continued(st *store, namespace string, q *query) ([]*entry, string, uint64, error) {

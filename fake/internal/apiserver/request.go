@@ -41,7 +41,12 @@ type Request struct {
 	// User is the name of whoever sent the request, and Allowed what it may do; nil allows everything.
 	User    string
 	Allowed func(authorizationv1.ResourceAttributes) bool
+
+	// warnings are what the server noticed but let pass.
+	warnings []string
 }
+
+func (r *Request) warn(text ...string) { r.warnings = append(r.warnings, text...) }
 
 // ParseRequest reads an HTTP request, its body included.
 func ParseRequest(r *http.Request) (*Request, error) {

@@ -34,14 +34,33 @@ func encode(code int, v any) *Response {
 	return jsonResponse(code, body)
 }
 
-// notFoundPage is what the server answers at a path where it serves nothing. It is not a Status, and that is how
-// clients tell a kind that is not served from an object that does not exist.
 func notFoundPage() *Response {
 	return &Response{
 		Code:   http.StatusNotFound,
 		Header: http.Header{"Content-Type": {"text/plain; charset=utf-8"}, "X-Content-Type-Options": {"nosniff"}},
 		Body:   []byte("404 page not found\n"),
 	}
+}
+
+// missing answers a path that the server serves nothing at. For the groups compiled into the server it is a Status that
+// names no object, for all others not even that; clients tell by it a kind that is not served from an object that does
+// not exist.
+func missing(r *Request) *Response {
+	if !builtinGroup(r.Group) {
+		return notFoundPage()
+	}
+	return generic(http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource")
+}
+
+func builtinGroup(group string) bool {
+	return !strings.Contains(group, ".") || strings.HasSuffix(group, ".k8s.io")
+}
+
+func generic(code int, reason metav1.StatusReason, message string) *Response {
+	return encode(code, metav1.Status{
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
+		Status:   metav1.StatusFailure, Code: int32(code), Reason: reason, Message: message, Details: &metav1.StatusDetails{},
+	})
 }
 
 // ErrorResponse is the answer that carries an error: an API status as it is, anything else as an internal error.

@@ -2,10 +2,12 @@ package apiserver
 
 import (
 	"context"
+	"net/http"
 	"slices"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -43,17 +45,30 @@ func (s *Server) Serve(ctx context.Context, r *Request) *Response {
 	if isReview(r) {
 		return s.review(r)
 	}
-	if v == nil || !v.serves(r.Subresource) || v.kind.namespaced && r.Namespace == "" && r.Name != "" && !r.readsMany() {
-		return notFoundPage()
+	switch {
+	case v == nil:
+		return missing(r)
+	case !v.serves(r.Subresource):
+		if _, custom := v.kind.rules.(*customRules); custom {
+			return ErrorResponse(apierrors.NewNotFound(r.groupResource(), r.Name))
+		}
+		return missing(r)
+	case v.kind.namespaced && r.Namespace == "" && !r.readsMany():
+		// Only reading is possible across namespaces.
+		if r.Name == "" && builtinGroup(r.Group) {
+			return generic(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed,
+				"the server does not allow this method on the requested resource")
+		}
+		return missing(r)
+	}
+	if v.deprecated != "" {
+		r.warn(v.deprecated)
 	}
 	response, err := s.serve(ctx, r, v)
 	if err != nil {
-		return ErrorResponse(err)
+		response = ErrorResponse(err)
 	}
-	if v.deprecated != "" {
-		response.warn([]string{v.deprecated})
-	}
-	return response
+	return response.warn(r.warnings)
 }
 
 func (r *Request) readsMany() bool { return r.Verb == "list" || r.Verb == "watch" }

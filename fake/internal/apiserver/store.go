@@ -71,13 +71,11 @@ func (st *store) registryKey(key string) string {
 	return "/registry/" + st.kind.group + "/" + st.kind.names.Plural + "/" + key
 }
 
-// stored gives the form in which an object is written, and that form's bytes.
+// stored gives the form in which an object is written, and that form's bytes. An object that is in the storage version
+// already is written as it is; only reading it back gives it its shape.
 func (st *store) stored(object map[string]any) (map[string]any, []byte, error) {
 	out := runtime.DeepCopyJSON(object)
 	if err := st.kind.rules.convert(st.kind.storage, out); err != nil {
-		return nil, nil, err
-	}
-	if _, err := st.kind.rules.coerce(st.kind.storage, out, false); err != nil {
 		return nil, nil, err
 	}
 	unstructured.RemoveNestedField(out, "metadata", "resourceVersion")
@@ -87,12 +85,15 @@ func (st *store) stored(object map[string]any) (map[string]any, []byte, error) {
 }
 
 // read is the entry that reading back what was written gives. It takes over the object.
-func (st *store) read(key string, object map[string]any, data []byte, revision uint64) *entry {
+func (st *store) read(key string, object map[string]any, data []byte, revision uint64) (*entry, error) {
+	if _, err := st.kind.rules.coerce(st.kind.storage, object, false); err != nil {
+		return nil, err
+	}
 	st.kind.rules.setDefaults(st.kind.storage, object)
 	if revision > 0 {
 		(&unstructured.Unstructured{Object: object}).SetResourceVersion(strconv.FormatUint(revision, 10))
 	}
-	return &entry{key: key, revision: revision, data: data, object: object, served: map[*version][]byte{}}
+	return &entry{key: key, revision: revision, data: data, object: object, served: map[*version][]byte{}}, nil
 }
 
 // as gives a copy of the object in one of its kind's versions.
@@ -139,25 +140,25 @@ func (e *entry) meta() *unstructured.Unstructured {
 func (e *entry) labels() labels.Set { return e.meta().GetLabels() }
 
 // put writes an object. Where that changes nothing, nothing is written and the entry is the old one. A dry run gives
-// the entry that would have been written, at the old one's revision.
+// the entry that would have been written, at the revision that was sent.
 func (s *Server) put(st *store, key string, object map[string]any, dryRun bool) (*entry, error) {
 	form, data, err := st.stored(object)
 	if err != nil {
 		return nil, err
 	}
 	old := st.objects[key]
+	if dryRun {
+		sent, _ := resourceVersion(&unstructured.Unstructured{Object: object})
+		return st.read(key, form, data, sent)
+	}
 	if old != nil && bytes.Equal(old.data, data) {
 		return old, nil
 	}
-	if dryRun {
-		var revision uint64
-		if old != nil {
-			revision = old.revision
-		}
-		return st.read(key, form, data, revision), nil
+	e, err := st.read(key, form, data, s.revision+1)
+	if err != nil {
+		return nil, err
 	}
 	s.revision++
-	e := st.read(key, form, data, s.revision)
 	change := &event{kind: watch.Modified, revision: s.revision, object: e, old: old}
 	if old == nil {
 		change.kind = watch.Added

@@ -1,6 +1,8 @@
 package apiserver
 
 import (
+	"fmt"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -25,13 +27,22 @@ func (p *patcher) strategicMerge(old *unstructured.Unstructured) (*unstructured.
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
 	invalid := func(err error) error {
-		return apierrors.NewInvalid(schema.GroupKind{}, "", field.ErrorList{field.Invalid(field.NewPath("patch"), string(p.request.Body), err.Error())})
+		return apierrors.NewInvalid(schema.GroupKind{}, "", field.ErrorList{field.Invalid(field.NewPath("patch"), fmt.Sprintf("%+v", patch), err.Error())})
 	}
-	if complaints, err = shape(p.version, merged, complaints); err != nil {
+	err = runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(merged, typed, true)
+	if strict, ok := runtime.AsStrictDecodingError(err); ok {
+		for _, unknown := range strict.Errors() {
+			complaints = append(complaints, unknown.Error())
+		}
+	} else if err != nil {
 		return nil, invalid(err)
 	}
 	if err := p.complain(complaints, invalid); err != nil {
 		return nil, err
 	}
+	if err := writeTyped(merged, typed); err != nil {
+		return nil, err
+	}
+	p.version.kind.rules.setDefaults(p.version, merged)
 	return p.managed(old, &unstructured.Unstructured{Object: merged}), nil
 }

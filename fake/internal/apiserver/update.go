@@ -29,7 +29,7 @@ func (s *Server) update(r *Request, v *version) (*Response, error) {
 	if errs := validation.ValidateUpdateOptions(&options); len(errs) > 0 {
 		return nil, invalidOptions("UpdateOptions", errs)
 	}
-	object, warnings, err := r.object(v, options.FieldValidation)
+	object, err := r.object(v, options.FieldValidation)
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +39,7 @@ func (s *Server) update(r *Request, v *version) (*Response, error) {
 	if err := checkName(object, r.Name, r.Namespace); err != nil {
 		return nil, err
 	}
-	dropRepeatedOwners(object)
+	r.dropRepeatedOwners(object, "")
 	w := write{
 		createMissing: r.Subresource == "" && v.kind.rules.createOnUpdate(),
 		uid:           object.GetUID(),
@@ -49,11 +49,7 @@ func (s *Server) update(r *Request, v *version) (*Response, error) {
 			return updated.(*unstructured.Unstructured), nil
 		},
 	}
-	response, err := s.write(r, v, w)
-	if err != nil {
-		return nil, err
-	}
-	return response.warn(warnings), nil
+	return s.write(r, v, w)
 }
 
 // A write is an update or a patch, told in terms of what is stored.
@@ -92,7 +88,7 @@ func (s *Server) write(r *Request, v *version, w write) (*Response, error) {
 	if err := s.admitUpdate(r, v); err != nil {
 		return nil, err
 	}
-	dropRepeatedOwners(object)
+	r.dropRepeatedOwners(object, afterAdmission)
 	if err := checkRevision(r, v, object, existing); err != nil {
 		return nil, err
 	}
@@ -124,7 +120,7 @@ func (s *Server) writeNew(r *Request, v *version, w write) (*Response, error) {
 	if err := s.admitCreate(r, v, object.GetName()); err != nil {
 		return nil, err
 	}
-	dropRepeatedOwners(object)
+	r.dropRepeatedOwners(object, afterAdmission)
 	if _, err := resourceVersion(object); err != nil {
 		return nil, err
 	}
@@ -192,7 +188,10 @@ func prepareChange(r *Request, v *version, object, old *unstructured.Unstructure
 	errs = append(errs, apivalidation.ValidateObjectMetaAccessorUpdate(object, old, root)...)
 	errs = append(errs, check(v, object.Object, old.Object)...)
 	if len(errs) > 0 {
-		return apierrors.NewInvalid(v.kind.groupKind(), object.GetName(), errs)
+		return apierrors.NewInvalid(groupKind(object), object.GetName(), errs)
+	}
+	if r.Subresource == "" {
+		r.warn(v.kind.rules.warnings(object.Object, old.Object)...)
 	}
 	return nil
 }

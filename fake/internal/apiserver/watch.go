@@ -72,7 +72,8 @@ func (w *watcher) start() error {
 	switch {
 	case initial:
 		if _, err := w.server.notOlderThan(options.ResourceVersion); err != nil {
-			return err
+			w.pushError(err)
+			return nil
 		}
 		for _, e := range w.store.current(w.namespace) {
 			if w.query.matches(e) {
@@ -85,7 +86,7 @@ func (w *watcher) start() error {
 	case from == 0:
 		// No initial events and no revision: from now on.
 	case from < w.store.compacted:
-		w.pushExpired(from)
+		w.pushError(apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d)", from, w.store.compacted)))
 		return nil
 	default:
 		for _, change := range w.store.since(from) {
@@ -102,7 +103,7 @@ func parseRevision(text string) (uint64, error) {
 	}
 	revision, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
-		return 0, apierrors.NewBadRequest("invalid resource version: " + err.Error())
+		return 0, invalidRevision(text, err)
 	}
 	return revision, nil
 }
@@ -142,12 +143,9 @@ func (w *watcher) bookmark(revision uint64) {
 }
 
 func (w *watcher) pushBookmark(revision uint64, annotations map[string]string) {
-	meta := map[string]any{"resourceVersion": strconv.FormatUint(revision, 10), "creationTimestamp": nil}
+	meta := map[string]any{"resourceVersion": strconv.FormatUint(revision, 10)}
 	if annotations != nil {
 		meta["annotations"] = annotations
-	}
-	if _, custom := w.version.kind.rules.(*customRules); custom {
-		delete(meta, "creationTimestamp")
 	}
 	w.enqueue(func() ([]byte, error) {
 		object, err := json.Marshal(map[string]any{
@@ -157,11 +155,10 @@ func (w *watcher) pushBookmark(revision uint64, annotations map[string]string) {
 	})
 }
 
-// pushExpired is what a watch that goes on from too far back gets: one error, then the end.
-func (w *watcher) pushExpired(from uint64) {
+// pushError is what a watch gets that cannot start: one error, then the end.
+func (w *watcher) pushError(err error) {
 	w.enqueue(func() ([]byte, error) {
-		status := errorStatus(apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d)", from, w.store.compacted)))
-		object, err := json.Marshal(status)
+		object, err := json.Marshal(errorStatus(err))
 		return frame(watch.Error, object, err)
 	})
 	w.ended = true

@@ -1,0 +1,100 @@
+package fake
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+)
+
+// The resources that the simulated controllers of Flux reconcile.
+var (
+	kustomizationResource = schema.GroupVersionResource{Group: "kustomize.toolkit.fluxcd.io", Version: "v1", Resource: "kustomizations"}
+	gitRepositoryResource = schema.GroupVersionResource{Group: "source.toolkit.fluxcd.io", Version: "v1", Resource: "gitrepositories"}
+)
+
+// What the controllers' flags default to (source-controller v1.9.4, kustomize-controller v1.9.6).
+const (
+	defaultWorkers    = 4
+	minRetryDelay     = 750 * time.Millisecond
+	maxRetryDelay     = 15 * time.Minute
+	dependencyRequeue = 30 * time.Second
+)
+
+// FluxOptions are the options of StartFlux. The zero value is good.
+type FluxOptions struct {
+	// Remote holds the Git repositories. Nil makes one, which Flux.Remote returns.
+	Remote *Remote
+	// Workers is how many Kustomizations are reconciled at once. Zero is 4, the controller's own default.
+	Workers int
+	// FirstReconcileDelay is how long after the pass that adds the finalizer a new object is reconciled. The real
+	// controllers take 0.75 s; zero is at once.
+	FirstReconcileDelay time.Duration
+	// Health says how healthy an object is that a Kustomization waits for. Nil believes what its status says; see
+	// HealthOf.
+	Health func(*unstructured.Unstructured) Health
+}
+
+// Flux is a simulated Flux in a Cluster: a source-controller that fetches GitRepositories from a Remote, and a
+// kustomize-controller that applies Kustomizations. Both behave as source-controller v1.9.4 and kustomize-controller
+// v1.9.6 were measured to.
+//
+// What is in the folder of a Kustomization is really applied, as plain manifests, pruned when it is no longer there, and
+// refused as the cluster refuses it. Steps take no time, unless a StepFault says otherwise.
+//
+// It stops with the cluster. It is safe for concurrent use.
+type Flux struct {
+	// Source and Kustomize are the two controllers, to be stopped and started.
+	Source, Kustomize *Controller
+
+	cluster   *Cluster
+	options   FluxOptions
+	remote    *Remote
+	artifacts *artifacts
+	faults    stepFaults
+}
+
+// StartFlux starts Flux in a cluster.
+func StartFlux(cluster *Cluster, options FluxOptions) *Flux {
+	if options.Remote == nil {
+		options.Remote = NewRemote()
+	}
+	if options.Workers <= 0 {
+		options.Workers = defaultWorkers
+	}
+	if options.Health == nil {
+		options.Health = HealthOf
+	}
+	f := &Flux{
+		cluster: cluster, options: options, remote: options.Remote,
+		artifacts: &artifacts{files: map[string]Files{}},
+	}
+	f.Source = &Controller{run: (&sourceController{flux: f, view: cluster.As("system:serviceaccount:flux-system:source-controller", nil)}).run}
+	f.Kustomize = &Controller{run: (&kustomizeController{flux: f, view: cluster.As("system:serviceaccount:flux-system:kustomize-controller", nil)}).run}
+	f.Start()
+	cluster.onStop(f.Stop)
+	return f
+}
+
+// Remote holds the Git repositories that source-controller fetches from.
+func (f *Flux) Remote() *Remote { return f.remote }
+
+// Start starts both controllers, as far as they do not run.
+func (f *Flux) Start() {
+	f.Source.Start()
+	f.Kustomize.Start()
+}
+
+// Stop stops both controllers.
+func (f *Flux) Stop() {
+	f.Kustomize.Stop()
+	f.Source.Stop()
+}
+
+// DropArtifacts removes the artifacts of a GitRepository from where source-controller keeps them. Whoever downloads one
+// gets a 404, until source-controller fetches again.
+func (f *Flux) DropArtifacts(namespace, name string) {
+	f.artifacts.drop(namespaced(namespace, name))
+}
+
