@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gitops-applier/gitops-applier/applier"
+	"github.com/gitops-applier/gitops-applier/applier/gitref"
 )
 
 // Prefetch asks source-controller to make the GitRepository checked fetch now, unless it holds commit already
@@ -14,16 +15,20 @@ import (
 // ErrPrefetchHeld: nobody looked at that source's consumers. The fetch applies nothing to a held Kustomization, but to every
 // other consumer of the source.
 func (c *Client) Prefetch(ctx context.Context, ref, checked types.NamespacedName, commit string) error {
+	if commit != "" && !gitref.IsCommit(commit) {
+		return applier.Permanent(fmt.Errorf("%s is not asked to fetch: %q is not a full hash of 40 or 64 lower-case hex digits",
+			c.named("GitRepository", checked), commit))
+	}
 	ks, verdict := c.lookAt(ctx, ref)
 	if err := verdict.AsError(); err != nil {
 		return err
 	}
+	if ks.source != checked {
+		return fmt.Errorf("%w: %s applies %s %s now, not %s", applier.ErrPrefetchHeld, c.named("Kustomization", ref), ks.sourceKind, ks.source, checked)
+	}
 	v, verdict := c.lookAtSource(ctx, ks)
 	if err := verdict.AsError(); err != nil {
 		return err
-	}
-	if ks.source != checked {
-		return fmt.Errorf("%w: %s applies GitRepository %s now, not %s", applier.ErrPrefetchHeld, c.named("Kustomization", ref), ks.source, checked)
 	}
 	if v.source.holds(commit) {
 		return fmt.Errorf("%w: %s holds %s", applier.ErrNotPrefetched, c.named("GitRepository", checked), applier.DescribeCommit(commit))
