@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 )
 
 // The resources that the simulated controllers of Flux reconcile.
@@ -70,8 +71,8 @@ func StartFlux(cluster *Cluster, options FluxOptions) *Flux {
 		cluster: cluster, options: options, remote: options.Remote,
 		artifacts: &artifacts{files: map[string]Files{}},
 	}
-	f.Source = &Controller{run: (&sourceController{flux: f, view: cluster.As("system:serviceaccount:flux-system:source-controller", nil)}).run}
-	f.Kustomize = &Controller{run: (&kustomizeController{flux: f, view: cluster.As("system:serviceaccount:flux-system:kustomize-controller", nil)}).run}
+	f.Source = &Controller{run: (&sourceController{flux: f, identity: identify(cluster, "source-controller")}).run}
+	f.Kustomize = &Controller{run: (&kustomizeController{flux: f, identity: identify(cluster, "kustomize-controller")}).run}
 	f.Start()
 	cluster.onStop(f.Stop)
 	return f
@@ -98,3 +99,17 @@ func (f *Flux) DropArtifacts(namespace, name string) {
 	f.artifacts.drop(namespaced(namespace, name))
 }
 
+
+// An identity is what a controller reaches the cluster as. Its requests are none of a test's, and no fault strikes them.
+type identity struct {
+	view   *View
+	client dynamic.Interface
+}
+
+func identify(cluster *Cluster, serviceAccount string) identity {
+	view := cluster.As("system:serviceaccount:flux-system:"+serviceAccount, nil)
+	config := view.Config()
+	// Flux's finalizers are of a form that the API server warns of.
+	config.WarningHandler = rest.NoWarnings{}
+	return identity{view: view, client: dynamic.NewForConfigOrDie(config)}
+}

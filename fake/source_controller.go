@@ -28,12 +28,12 @@ const (
 // A sourceController is source-controller's part for GitRepositories.
 type sourceController struct {
 	flux *Flux
-	view *View
+	identity
 }
 
 func (c *sourceController) run(ctx context.Context) {
 	q := newQueue(minRetryDelay, maxRetryDelay)
-	repositories := newMirror(c.view.Resource(gitRepositoryResource), func(old, current *unstructured.Unstructured) {
+	repositories := newMirror(c.client.Resource(gitRepositoryResource), func(old, current *unstructured.Unstructured) {
 		if triggers(old, current) {
 			q.add(nameOf(either(current, old)), 0)
 		}
@@ -63,7 +63,7 @@ const (
 
 func (c *sourceController) reconcile(ctx context.Context, name types.NamespacedName) (next, error) {
 	defer c.view.ResetRequests()
-	resource := c.view.Resource(gitRepositoryResource).Namespace(name.Namespace)
+	resource := c.client.Resource(gitRepositoryResource).Namespace(name.Namespace)
 	object, err := resource.Get(ctx, name.Name, metav1.GetOptions{})
 	if err != nil {
 		return next{}, ignoreNotFound(err)
