@@ -43,6 +43,9 @@ const (
 	// ReasonSwallowed is Failed because an Argo CD operation that ended in the same moment took the
 	// request's place. Ask again.
 	ReasonSwallowed = "Swallowed"
+	// ReasonSuperseded is Failed because the record of an Argo CD operation was removed, or replaced by
+	// another's, before its end was read: what it applied is unknown.
+	ReasonSuperseded = "Superseded"
 	// ReasonGone is Failed because the applier no longer exists.
 	ReasonGone = "Gone"
 	// ReasonReplaced is Failed because another object has the applier's name now.

@@ -13,6 +13,8 @@ const (
 	// ReasonApplierNotFound is no such object in the cluster, or a kind that is not served there; the
 	// message says which.
 	ReasonApplierNotFound = "ApplierNotFound"
+	// An applier that is being deleted has ReasonDeleting, the same word as in a Progress.
+
 	// ReasonUnsupportedSource is a source that cannot be driven: no GitRepository, one that is missing or
 	// follows no branch, or an Application with several sources.
 	ReasonUnsupportedSource = "UnsupportedSource"
@@ -23,6 +25,8 @@ const (
 	// ReasonSuspendOwnedElsewhere is a Flux Kustomization whose spec.suspend another field manager
 	// applies, and would set again after every write of ours.
 	ReasonSuspendOwnedElsewhere = "SuspendOwnedElsewhere"
+	// ReasonReconcileSkipped is an applier that its controller is told to pass over.
+	ReasonReconcileSkipped = "ReconcileSkipped"
 	// ReasonForbidden is an identity that may not read or write what a request needs.
 	ReasonForbidden = "Forbidden"
 	// ReasonCheckFailed is a check that could not complete. It says nothing about the applier.

@@ -1,0 +1,2 @@
+// Package argocd asks Argo CD Applications to sync.
+package argocd

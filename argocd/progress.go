@@ -1,0 +1,165 @@
+package argocd
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/gitops-applier/gitops-applier/applier"
+	"github.com/gitops-applier/gitops-applier/applier/gitref"
+)
+
+// Progress reports how far Argo CD is with the sync s. It writes nothing.
+//
+// The operation is recognised by its token: Requested while .operation carries it, Running while status.operationState does in
+// a phase that is not final (a failed sync that waits for Argo CD's own retry included), and Succeeded or Failed once that
+// phase is final and .operation is no longer the request's. Success is the phase and the revision that was synced;
+// status.sync and health are not read for it. What was left unpruned is named in the message.
+//
+// The controller moves an operation into status.operationState whole, so a token that is nowhere means that the sync was never
+// set (Recovered, Unconfirmed), that somebody removed or replaced it (Superseded), or that a pass in flight for the
+// previous operation put that one's record back and dropped this one (Swallowed). An operation that somebody removed while it
+// was running is processed no further; it is Failed once it is Overdue. It goes on while its Application is
+// being deleted.
+func (c *Client) Progress(ctx context.Context, ref types.NamespacedName, s *applier.Started) (applier.Progress, error) {
+	named := c.named(ref)
+	if s.Outcome == applier.OutcomeCurrent {
+		return applier.Progress{State: applier.StateSucceeded, Reason: applier.ReasonCurrent, AppliedCommit: s.Commit}, nil
+	}
+	if s.Token == "" {
+		return applier.Progress{}, fmt.Errorf("%s: the operation has no token: it is not one of Request", named)
+	}
+	before, known, err := parseBaseline(s.Baseline)
+	if err != nil {
+		return applier.Progress{}, fmt.Errorf("%s: %w", named, err)
+	}
+	f := following{named: named, started: *s, before: before, known: known}
+
+	u := s.Observed
+	s.Observed = nil
+	var app application
+	if u != nil {
+		app, err = parseApplication(u, c.options.InfoKey)
+	} else {
+		app, err = c.get(ctx, ref)
+	}
+	switch {
+	case applier.AbsenceOf(err) == applier.AbsenceNotFound:
+		return f.failed(applier.ReasonGone, "%s no longer exists", named), nil
+	case err != nil:
+		return applier.Progress{}, fmt.Errorf("cannot read %s: %w", named, err)
+	case s.UID != "" && app.uid != s.UID:
+		return f.failed(applier.ReasonReplaced, "%s is another object of that name now", named), nil
+	}
+	return f.where(app), nil
+}
+
+// following is one operation to be judged by what its Application shows. It reads and writes nothing.
+type following struct {
+	named   string
+	started applier.Started
+	before  baseline
+	known   bool
+}
+
+// where says where the operation stands.
+func (f following) where(app application) applier.Progress {
+	asked := app.operation != nil && app.operation.token == f.started.Token
+	carried := app.state != nil && app.state.operation.token == f.started.Token
+	switch {
+	case carried && app.state.completed() && !asked:
+		return f.outcome(app.state)
+	case carried && app.operation == nil && f.started.Overdue:
+		return f.failed(applier.ReasonInterrupted, "somebody removed the operation of %s while it was %s, and what it applied is not known: %s",
+			f.named, app.state.phase, app.state.message)
+	case carried:
+		return f.running(app.state)
+	case asked:
+		return f.progress(applier.StateRequested, "%s is asked to sync %s", f.named, applier.DescribeCommit(f.started.Commit))
+	default:
+		return f.unseen(app)
+	}
+}
+
+func (f following) running(s *state) applier.Progress {
+	if s.message == "" {
+		return f.progress(applier.StateRunning, "%s is %s", f.named, s.phase)
+	}
+	return f.progress(applier.StateRunning, "%s is %s: %s", f.named, s.phase, s.message)
+}
+
+// unseen judges an operation whose token is nowhere.
+func (f following) unseen(app application) applier.Progress {
+	doubtful := f.started.Recovered || f.started.Unconfirmed != nil
+	if f.known && !f.started.Overdue && notLater(app.resourceVersion, f.before.ResourceVersion) {
+		return f.progress(applier.StateRequested, "%s does not show the sync of %s yet", f.named, applier.DescribeCommit(f.started.Commit))
+	}
+	cameBack := f.known && f.before.State != "" && fingerprint(app.state.identity()) == f.before.State
+	switch {
+	case cameBack && !doubtful:
+		return f.failed(applier.ReasonSwallowed, "%s went on with the previous operation and dropped this one: %s was not synced for it",
+			f.named, applier.DescribeCommit(f.started.Commit))
+	case cameBack || app.state == nil && doubtful:
+		return f.failed(applier.ReasonNotRun, "%s did not run for this request", f.named)
+	default:
+		return f.failed(applier.ReasonSuperseded, "the record of this sync of %s is gone, removed or replaced by another's, and what it applied is not known", f.named)
+	}
+}
+
+// notLater reports whether resourceVersion a is known to be b or to come before it.
+func notLater(a, b string) bool {
+	order, err := resourceversion.CompareResourceVersion(a, b)
+	return err == nil && order <= 0
+}
+
+// controllerJustStarted is what 3.2.11 says of any operation that it takes up before it has read the projects, after a
+// start: its index of Applications runs first and persists that condition.
+const controllerJustStarted = "InvalidSpecError: Application referencing project"
+
+// outcome judges a completed operation.
+func (f following) outcome(s *state) applier.Progress {
+	switch {
+	case s.operation.partial != "":
+		return f.failed(applier.ReasonSuperseded, "the record of this sync of %s is that of %s now, which somebody started under its token", f.named, s.operation.partial)
+	case s.phase == phaseSucceeded && s.synced == "":
+		return f.failed(applier.ReasonInterrupted, "%s reports success and not what it synced: %s", f.named, s.message)
+	case s.phase == phaseSucceeded:
+		return f.succeeded(s)
+	case s.phase == phaseError && strings.Contains(s.message, controllerJustStarted):
+		return f.failed(applier.ReasonInterrupted, "the controller of %s had just started and refused every operation: that says nothing of the commit: %s", f.named, s.message)
+	default:
+		return f.failed(s.phase, "%s: %s", f.named, s.message)
+	}
+}
+
+func (f following) succeeded(s *state) applier.Progress {
+	p := f.progress(applier.StateSucceeded, "%s", s.message)
+	p.Reason = s.phase
+	p.AppliedRevision = s.synced
+	p.AppliedCommit = gitref.CommitOf(s.synced)
+	if p.AppliedCommit != f.started.Commit {
+		p.Reason = applier.ReasonAppliedOther
+		p.Message = fmt.Sprintf("%s synced %s instead of %s: %s", f.named, s.synced, applier.DescribeCommit(f.started.Commit), s.message)
+	}
+	if len(s.unpruned) > 0 {
+		p.Message += "; not pruned: " + strings.Join(s.unpruned, ", ")
+	}
+	return p
+}
+
+func (f following) progress(state applier.State, format string, args ...any) applier.Progress {
+	p := applier.Progress{State: state, Message: fmt.Sprintf(format, args...)}
+	if f.before.Replaced != "" {
+		p.Message += fmt.Sprintf("; it replaced an operation of %s that was left in progress", f.before.Replaced)
+	}
+	return p
+}
+
+func (f following) failed(reason, format string, args ...any) applier.Progress {
+	p := f.progress(applier.StateFailed, format, args...)
+	p.Reason = reason
+	return p
+}

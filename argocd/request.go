@@ -1,0 +1,216 @@
+package argocd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/gitops-applier/gitops-applier/applier"
+)
+
+// conflictTries is how often the update is decided afresh after a conflict. The controller writes status into the same
+// object: a quarter of all read-and-update pairs met it while Applications were refreshed (3.2.11).
+const conflictTries = 10
+
+// Request asks the Application ref to sync ask.Commit, in one Update that carries the resourceVersion last read. It sets
+// operation as Argo CD's own automated sync would, with the revision pinned to the commit, and removes status.operationState, as
+// Argo CD's API server does: controllers before 3.3.15, 3.4.9 and 3.5.3 merge a new operation into the record of the
+// previous one.
+//
+// An operation in progress, whoever started it, is waited for as long as ask.Wait says, Options.OperationWait by default, and
+// is never replaced; the error after that names its initiator. A record left in progress whose operation somebody removed is
+// no longer processed. Once it has not changed for the whole wait it is replaced, and the operation's messages say so.
+//
+// An empty commit has nothing to sync and asks nothing (OutcomeCurrent): Argo CD reports a missing branch itself. Any other
+// commit is always synced, whatever the reason, because what is applied is not known from an Application that others sync too.
+func (c *Client) Request(ctx context.Context, ref types.NamespacedName, ask applier.Ask) (applier.Started, error) {
+	if err := ask.Validate(); err != nil {
+		return applier.Started{}, fmt.Errorf("%s: %w", c.named(ref), err)
+	}
+	r := request{client: c, ask: ask, named: c.named(ref)}
+	app, orphan, err := r.awaitTurn(ctx, ref)
+	if err != nil {
+		return applier.Started{}, err
+	}
+	if ask.Commit == "" {
+		return applier.Started{Outcome: applier.OutcomeCurrent}, nil
+	}
+	r.first = app.uid
+	if orphan {
+		r.orphan = app.state.identity()
+	}
+	if err := r.record(ctx, app, orphan); err != nil {
+		return applier.Started{}, err
+	}
+	return r.start(ctx, ref)
+}
+
+// request is one request on its way.
+type request struct {
+	client *Client
+	ask    applier.Ask
+	named  string
+	// first is the incarnation that was asked first.
+	first types.UID
+	// orphan is the identity of the record that was waited for in vain, if one was.
+	orphan string
+}
+
+// record makes the operation durable before anything may start it.
+func (r request) record(ctx context.Context, app application, orphan bool) error {
+	if !r.ask.IsCurrent() {
+		return r.stale()
+	}
+	if r.ask.Record == nil {
+		return nil
+	}
+	if err := r.ask.Record(ctx, r.started(app, orphan)); err != nil {
+		return fmt.Errorf("%s is not asked, because the operation could not be recorded: %w", r.named, err)
+	}
+	return nil
+}
+
+func (r request) stale() error {
+	return fmt.Errorf("%w: %s is no longer to sync %s", applier.ErrStale, r.named, applier.DescribeCommit(r.ask.Commit))
+}
+
+// start makes the update that starts the sync. Before each try it reads the Application again and decides again.
+func (r request) start(ctx context.Context, ref types.NamespacedName) (applier.Started, error) {
+	var started applier.Started
+	var refused error
+	for try := 0; ; try++ {
+		app, orphan, err := r.awaitTurn(ctx, ref)
+		if refused != nil {
+			if app.uid == r.first && app.carries(r.ask.Token) {
+				return started, nil
+			}
+			if app.read == nil && couldNotTell(err) {
+				started.Unconfirmed = fmt.Errorf("%w: %w, and then: %w", applier.ErrUnconfirmed, refused, err)
+				return started, nil
+			}
+			if try == conflictTries {
+				return applier.Started{}, fmt.Errorf("%s was not asked: it changed at each of %d tries: %w", r.named, try, refused)
+			}
+		}
+		switch {
+		case err != nil:
+			return applier.Started{}, err
+		case app.uid != r.first:
+			return applier.Started{}, fmt.Errorf("%w: %s was replaced meanwhile", applier.ErrStale, r.named)
+		case !r.ask.IsCurrent():
+			return applier.Started{}, r.stale()
+		}
+		started = r.started(app, orphan)
+		_, err = r.client.resource(ref).Update(ctx, r.update(app), metav1.UpdateOptions{FieldManager: r.client.options.Initiator})
+		err = applier.WriteError(err)
+		switch {
+		case err == nil:
+			return started, nil
+		case errors.Is(err, applier.ErrUnconfirmed):
+			started.Unconfirmed = fmt.Errorf("%s: %w", r.named, err)
+			return started, nil
+		case !apierrors.IsConflict(err) && !apierrors.IsTooManyRequests(err):
+			return applier.Started{}, fmt.Errorf("%s was not asked: %w", r.named, err)
+		}
+		refused = err
+	}
+}
+
+// couldNotTell reports whether err says nothing about the Application.
+func couldNotTell(err error) bool {
+	reason := applier.VerdictReason(err)
+	return err != nil && (reason == "" || reason == applier.ReasonCheckFailed || reason == applier.ReasonForbidden)
+}
+
+// carries reports whether the operation with token was set on app.
+func (app application) carries(token string) bool {
+	return app.operation != nil && app.operation.token == token || app.state != nil && app.state.operation.token == token
+}
+
+// awaitTurn reads the Application until ask may be made of it, or never may: it waits for an operation in progress. It is an
+// orphan if what was in progress has lost its operation.
+func (r request) awaitTurn(ctx context.Context, ref types.NamespacedName) (app application, orphan bool, err error) {
+	app, err = r.askable(ctx, ref)
+	switch {
+	case err != nil || !app.busy() || app.carries(r.ask.Token):
+		return app, false, err
+	case app.orphaned() && app.state.identity() == r.orphan:
+		return app, true, nil
+	}
+	wait := r.ask.Wait
+	if wait == 0 {
+		wait = r.client.options.OperationWait
+	}
+	if wait < 0 {
+		return app, false, r.busyError(app, 0)
+	}
+	waiting, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	unchanged, since := app.orphaned(), app.state.identity()
+	err = applier.AwaitObject(waiting, r.client.resource(ref), ref.Name, r.client.options.PollInterval, func(u *unstructured.Unstructured) (bool, error) {
+		app, err := parseApplication(u, r.client.options.InfoKey)
+		unchanged = unchanged && app.orphaned() && app.state.identity() == since
+		return !app.busy() || !r.ask.IsCurrent(), err
+	})
+	switch {
+	case ctx.Err() != nil:
+		return app, false, fmt.Errorf("%w: %w", r.busyError(app, 0), context.Cause(ctx))
+	case err != nil && waiting.Err() == nil:
+		return application{}, false, fmt.Errorf("cannot wait for %s: %w", r.named, err)
+	case !r.ask.IsCurrent():
+		return app, false, r.stale()
+	}
+	expired := waiting.Err() != nil
+	app, err = r.askable(ctx, ref)
+	switch {
+	case err != nil || !app.busy():
+		return app, false, err
+	case expired && unchanged && app.orphaned() && app.state.identity() == since:
+		return app, true, nil
+	default:
+		return app, false, r.busyError(app, wait)
+	}
+}
+
+// askable reads the Application and refuses what ask may not be made of.
+func (r request) askable(ctx context.Context, ref types.NamespacedName) (application, error) {
+	app, verdict := r.client.look(ctx, ref)
+	if verdict.OK {
+		verdict = r.client.bound(app, r.ask.Want)
+	}
+	return app, verdict.AsError()
+}
+
+// busy reports whether an operation is asked for or in progress.
+func (app application) busy() bool {
+	return app.operation != nil || app.state != nil && !app.state.completed()
+}
+
+// orphaned reports whether a record is left in progress without its operation. The controller processes it no further.
+func (app application) orphaned() bool { return app.operation == nil && app.busy() }
+
+func (r request) busyError(app application, waited time.Duration) error {
+	what, initiator := "an operation is asked for", ""
+	switch {
+	case app.operation != nil:
+		initiator = app.operation.initiator
+	case app.state != nil:
+		initiator = app.state.operation.initiator
+	}
+	if app.state != nil && !app.state.completed() {
+		what = fmt.Sprintf("an operation is %s since %s (%s)", app.state.phase, app.state.startedAt, app.state.message)
+	}
+	if initiator == "" {
+		initiator = "somebody who left no name"
+	}
+	if waited > 0 {
+		what = fmt.Sprintf("after %s, %s", waited, what)
+	}
+	return fmt.Errorf("%s was not asked: %s, started by %s: let it end, or terminate it", r.named, what, initiator)
+}
