@@ -3,6 +3,7 @@ package flux
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -38,6 +39,8 @@ func parseGitRepository(u *unstructured.Unstructured) (gitRepository, error) {
 		},
 		artifact: read[string](r, "status", "artifact", "revision"),
 	}
+	// source-controller v1.9.4 writes the URL into a message whole.
+	repository.ready.message = gitref.RedactText(strings.ReplaceAll(repository.ready.message, repository.url, gitref.Redact(repository.url)))
 	return repository, r.err
 }
 

@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/gitops-applier/gitops-applier/applier/gitref"
 )
 
 // kind is a kind that this package reads.
@@ -44,6 +46,7 @@ func parseKustomization(u *unstructured.Unstructured) (kustomization, error) {
 		lastApplied:   read[string](r, "status", "lastAppliedRevision"),
 		lastAttempted: read[string](r, "status", "lastAttemptedRevision"),
 	}
+	ks.ready.message = gitref.RedactText(ks.ready.message)
 	if apiVersion := read[string](r, "spec", "sourceRef", "apiVersion"); apiVersion != "" {
 		version, err := schema.ParseGroupVersion(apiVersion)
 		if err != nil && r.err == nil {

@@ -10,7 +10,10 @@ const (
 	escapedAt = "%40"
 )
 
-var schemePrefix = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*://`)
+var (
+	schemePrefix = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*://`)
+	urlInText    = regexp.MustCompile("[A-Za-z][A-Za-z0-9+.-]*://[^\\s'\"`<>]+")
+)
 
 // Redact returns an address without what may be a secret, for use in messages:
 // its user info is dropped, and a query or fragment reads "redacted".
@@ -40,4 +43,11 @@ func Redact(address string) string {
 		return scheme + redacted + "@" + rest // what follows may be no host
 	}
 	return scheme + rest
+}
+
+// RedactText returns a text, such as the message of a controller, with each
+// URL in it redacted as [Redact] does. A URL ends at white space or a quote. An
+// address without a scheme is not recognised.
+func RedactText(text string) string {
+	return urlInText.ReplaceAllStringFunc(text, Redact)
 }

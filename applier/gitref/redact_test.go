@@ -50,6 +50,20 @@ func TestRedact(t *testing.T) {
 	}
 }
 
+func TestRedactTextRedactsEachURLInAText(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"":                  "",
+		"no URL: a@b, c://": "no URL: a@b, c://",
+		"unable to list remote for 'http://bot:s3cret@127.0.0.1:1/shop.git': refused":        "unable to list remote for 'http://127.0.0.1:1/shop.git': refused",
+		`Get "https://s3cret@git.example.com/shop/info/refs?service=git-upload-pack": EOF`:   `Get "https://git.example.com/shop/info/refs?redacted": EOF`,
+		"https://a:s3cret@one.example.com and ssh://git:s3cret@two.example.com:22/x, failed": "https://one.example.com and ssh://two.example.com:22/x, failed",
+		"see https://fluxcd.io/docs (ask team@example.com)":                                  "see https://fluxcd.io/docs (ask team@example.com)",
+	} {
+		assert.Equal(t, want, gitref.RedactText(text))
+	}
+}
+
 // secret is what fuzzed passwords hold, and no fuzzed part of an address does.
 const secret = "\x00s3cret\x00"
 

@@ -144,7 +144,7 @@ var kindOf = map[schema.GroupVersionResource]string{
 }
 
 func listing(resource schema.GroupVersionResource) rbacv1.PolicyRule {
-	return rbacv1.PolicyRule{APIGroups: []string{resource.Group}, Resources: []string{resource.Resource}, Verbs: []string{"list"}}
+	return may(resource, "list")
 }
 
 // sharedSource creates what applies the GitRepository source/shared, and, beside each, what looks like it and does not. It returns
