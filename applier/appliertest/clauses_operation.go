@@ -1,0 +1,477 @@
+package appliertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gitops-applier/gitops-applier/applier"
+)
+
+var operationClauses = []clause{
+	{
+		group: "Operation", name: "ends Succeeded at the commit that was applied",
+		text:  "success is read from the applier's status for this token, and names the revision that it really applied",
+		check: operationSucceeds,
+	},
+	{
+		group: "Operation", name: "is followed by polling alone",
+		text:  "Progress is to be called until it reports an end; without a Watcher an operation is followed by polling",
+		check: operationIsPolled,
+	},
+	{
+		group: "Operation", name: "is followed by any client",
+		text:  "a Client keeps no state between calls: what it needs to know it reads from the cluster or from the Started",
+		check: operationNeedsNoState,
+	},
+	{
+		group: "Operation", name: "that fails says why",
+		text:  "a failed apply is StateFailed, with a reason and the applier's own message; the next commit can be applied",
+		needs: []Capability{PushBroken},
+		check: operationFails,
+	},
+	{
+		group: "Operation", name: "has one end",
+		text:  "each attempt reports one end: Progress after it reports the same, and writes nothing",
+		check: operationEndsOnce,
+	},
+	{
+		group: "Operation", name: "does not end before its apply",
+		text:  "an apply that has started and is not over is neither Succeeded nor Failed",
+		needs: []Capability{PushStuck},
+		check: operationIsRunning,
+	},
+	{
+		group: "Operation", name: "that was never started is Failed",
+		text:  "a Recovered operation whose starting write was never made is Failed, and is not started by following it",
+		check: operationNeverStarted,
+	},
+	{
+		group: "Operation", name: "reports nothing beside an error",
+		text:  "an error of Progress says nothing about the operation, and the Progress beside it is empty; it names the applier and keeps the API server's error",
+		needs: []Capability{API},
+		check: progressErrors,
+	},
+	{
+		group: "Operation", name: "reports an applier that is gone as an end",
+		text:  "an applier that is gone is no error of Progress but an end",
+		needs: []Capability{API},
+		check: progressGone,
+	},
+	{
+		group: "Operation", name: "runs beside others",
+		text:  "a Client is safe for concurrent use, also on several appliers",
+		needs: []Capability{API},
+		check: operationsRunBesideOthers,
+	},
+	{
+		group: "Operation", name: "survives a second request at the same time",
+		text:  "a Client is safe for concurrent use, also for one applier: each request that started something ends once, and tells the truth",
+		check: operationsAtOnce,
+	},
+}
+
+// order is the order of states; an operation never goes back.
+var order = []applier.State{applier.StateRequested, applier.StateRunning, applier.StateSettling, applier.StateSucceeded, applier.StateFailed}
+
+// forward returns how the reports of an operation are out of order.
+func forward(seen []applier.Progress) error {
+	at := -1
+	for _, p := range seen {
+		now := slices.Index(order, p.State)
+		if now < 0 {
+			return fmt.Errorf("Progress reports the state %q, which is none", p.State)
+		}
+		if now < at {
+			return fmt.Errorf("the operation went back from %s to %s", order[at], p.State)
+		}
+		at = now
+	}
+	return nil
+}
+
+func operationSucceeds(ctx context.Context, e *env) error {
+	s, err := e.subject(ctx)
+	if err != nil {
+		return err
+	}
+	commit, err := s.Push(ctx)
+	if err != nil {
+		return err
+	}
+	started, err := s.request(ctx, commit)
+	if err != nil {
+		return err
+	}
+	var seen []applier.Progress
+	end, err := s.followWith(ctx, s.client, &started, func(p applier.Progress) { seen = append(seen, p) })
+	switch {
+	case err != nil:
+		return err
+	case end.State != applier.StateSucceeded || end.AppliedCommit != commit:
+		return fmt.Errorf("nothing was wrong, and the operation ended %+v instead of Succeeded at %s", end, commit)
+	case started.Outcome == applier.OutcomeResumed && started.SuspendToken == "":
+		return errors.New("the applier was resumed, and Started has no SuspendToken at the end")
+	case end.SuspendToken != started.SuspendToken:
+		return fmt.Errorf("the SuspendToken of the end is %q, and that of Started %q", end.SuspendToken, started.SuspendToken)
+	}
+	return errors.Join(forward(seen), s.truthful(ctx, started, end), s.settled(ctx))
+}
+
+func operationIsPolled(ctx context.Context, e *env) error {
+	s, err := e.subject(ctx)
+	if err != nil {
+		return err
+	}
+	commit, err := s.Push(ctx)
+	if err != nil {
+		return err
+	}
+	started, err := s.request(ctx, commit)
+	if err != nil {
+		return err
+	}
+	end, err := s.followWith(ctx, struct{ applier.Client }{s.client}, &started, nil)
+	if err == nil && end.AppliedCommit != commit {
+		err = fmt.Errorf("nothing was wrong, and the operation ended %+v", end)
+	}
+	return err
+}
+
+func operationNeedsNoState(ctx context.Context, e *env) error {
+	s, err := e.subject(ctx)
+	if err != nil {
+		return err
+	}
+	commit, err := s.Push(ctx)
+	if err != nil {
+		return err
+	}
+	started, err := s.request(ctx, commit)
+	if err != nil {
+		return err
+	}
+	var end applier.Progress
+	err = s.until(ctx, func() error {
+		if err := s.restart(); err != nil {
+			return err
+		}
+		var err error
+		end, err = s.client.Progress(ctx, s.Ref, &started)
+		if err == nil && !end.State.Ended() {
+			err = fmt.Errorf("the operation did not end: %+v", end)
+		}
+		return err
+	})
+	if err == nil && end.AppliedCommit != commit {
+		err = fmt.Errorf("each Progress was read by a new client, and the operation ended %+v", end)
+	}
+	return err
+}
+
+func operationFails(ctx context.Context, e *env) error {
+	s, err := e.subject(ctx)
+	if err != nil {
+		return err
+	}
+	commit, message, err := s.PushBroken(ctx)
+	if err != nil {
+		return err
+	}
+	started, end, err := s.apply(ctx, commit)
+	switch {
+	case err != nil:
+		return err
+	case end.State != applier.StateFailed:
+		return fmt.Errorf("the apply failed, and the operation ended %+v", end)
+	case !strings.Contains(end.Message, message):
+		return fmt.Errorf("the applier said %q, and the message of the end is %q", message, end.Message)
+	case started.Outcome == applier.OutcomeResumed && end.SuspendToken == "":
+		return errors.New("the applier was resumed, and the end has no SuspendToken")
+	}
+	commit, err = s.Push(ctx)
+	if err == nil {
+		err = s.succeed(ctx, commit)
+	}
+	if err != nil {
+		return fmt.Errorf("after a failed apply, the next commit: %w", err)
+	}
+	return nil
+}
+
+func operationEndsOnce(ctx context.Context, e *env) error {
+	s, err := e.subject(ctx)
+	if err != nil {
+		return err
+	}
+	commit, err := s.Push(ctx)
+	if err != nil {
+		return err
+	}
+	started, end, err := s.apply(ctx, commit)
+	if err != nil {
+		return err
+	}
+	for _, who := range []string{"the same client", "the same client", "another client"} {
+		if who == "another client" {
+			if err := s.restart(); err != nil {
+				return err
+			}
+		}
+		s.wire.forget()
+		again, err := s.client.Progress(ctx, s.Ref, &started)
+		switch {
+		case err != nil:
+			return fmt.Errorf("after the end, Progress of %s: %w", who, err)
+		case again != end:
+			return fmt.Errorf("the end was %+v, and then, by %s, %+v", end, who, again)
+		}
+		if err := s.untouched("after the end"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func operationIsRunning(ctx context.Context, e *env) error {
+	s, err := e.subject(ctx)
+	if err != nil {
+		return err
+	}
+	commit, release, err := s.PushStuck(ctx)
+	if err != nil {
+		return err
+	}
+	started, err := s.request(ctx, commit)
+	if err != nil {
+		return err
+	}
+	for range 20 {
+		p, err := s.client.Progress(ctx, s.Ref, &started)
+		switch {
+		case err != nil:
+			return fmt.Errorf("Progress: %w", err)
+		case p.State != applier.StateRequested && p.State != applier.StateRunning:
+			return fmt.Errorf("the apply is not over, and Progress reports %+v", p)
+		}
+		pause(ctx, pollInterval)
+	}
+	if err := release(ctx); err != nil {
+		return err
+	}
+	end, err := s.follow(ctx, &started)
+	if err != nil {
+		return err
+	}
+	if end.AppliedCommit != commit {
+		err = fmt.Errorf("the apply went on, and the operation ended %+v", end)
+	}
+	return errors.Join(err, s.truthful(ctx, started, end), s.settled(ctx))
+}
+
+func operationNeverStarted(ctx context.Context, e *env) error {
+	s, err := e.subject(ctx)
+	if err != nil {
+		return err
+	}
+	commit, err := s.Push(ctx)
+	if err != nil {
+		return err
+	}
+	before, err := s.Applied(ctx)
+	if err != nil {
+		return err
+	}
+	died := errors.New("the process ends here")
+	var record applier.Started
+	ask, _ := s.ask(commit, func(a *applier.Ask) {
+		a.Record = func(_ context.Context, started applier.Started) error { record = started; return died }
+	})
+	if _, err := s.client.Request(ctx, s.Ref, ask); !errors.Is(err, died) {
+		return fmt.Errorf("Record returned an error, and Request returned another: %w", err)
+	}
+	if err := s.restart(); err != nil {
+		return err
+	}
+	record.Recovered = true
+	return s.neverStarted(ctx, &record, before)
+}
+
+// neverStarted returns how following an operation breaks the law whose starting write was never made.
+func (s *subject) neverStarted(ctx context.Context, started *applier.Started, before string) error {
+	end, err := s.follow(ctx, started)
+	if err != nil {
+		return err
+	}
+	after, err := s.Applied(ctx)
+	switch {
+	case err != nil:
+		return err
+	case end.State != applier.StateFailed:
+		return fmt.Errorf("the write that starts it was never made, and the operation ended %+v", end)
+	case after != before:
+		return fmt.Errorf("the write that starts it was never made, and %s was applied", after)
+	}
+	return errors.Join(s.truthful(ctx, *started, end), s.settled(ctx))
+}
+
+func progressErrors(ctx context.Context, e *env) error {
+	return e.sweep(ctx, "with a 500", nil, answers(internalError), func(ctx context.Context, s *subject, h *hit) error {
+		commit, err := s.Push(ctx)
+		if err != nil {
+			return err
+		}
+		strikes := s.wire.pause()
+		started, err := s.request(ctx, commit)
+		if err != nil {
+			return err
+		}
+		s.wire.on(strikes)
+		return s.until(ctx, func() error {
+			p, err := s.client.Progress(ctx, s.Ref, &started)
+			switch {
+			case err == nil && !p.State.Ended():
+				return fmt.Errorf("the operation did not end: %+v", p)
+			case err == nil:
+				return nil
+			case h.request() == nil:
+				return fmt.Errorf("Progress: %w", err)
+			}
+			_, kept := status(err)
+			switch {
+			case p != applier.Progress{}:
+				return stop(fmt.Errorf("Progress returned an error, and beside it %+v", p))
+			case !kept:
+				return stop(fmt.Errorf("the API server's error is not in that of Progress: %w", err))
+			}
+			if wrong := s.names(err.Error(), s.Ref); wrong != nil {
+				return stop(fmt.Errorf("the error of Progress is not for people: %w", wrong))
+			}
+			return err
+		})
+	})
+}
+
+func progressGone(ctx context.Context, e *env) error {
+	s, err := e.subject(ctx)
+	if err != nil {
+		return err
+	}
+	commit, err := s.Push(ctx)
+	if err != nil {
+		return err
+	}
+	started, err := s.request(ctx, commit)
+	if err != nil {
+		return err
+	}
+	if err := s.remove(ctx); err != nil {
+		return err
+	}
+	p, err := s.client.Progress(ctx, s.Ref, &started)
+	switch {
+	case err != nil:
+		return fmt.Errorf("the applier is gone, and Progress returned an error: %w", err)
+	case p.State != applier.StateFailed || p.Reason == "":
+		return fmt.Errorf("the applier is gone, and Progress reports %+v", p)
+	}
+	return nil
+}
+
+func operationsRunBesideOthers(ctx context.Context, e *env) error {
+	s, err := e.subject(ctx)
+	if err != nil {
+		return err
+	}
+	like, err := s.object(ctx)
+	if err != nil {
+		return err
+	}
+	beside := *s
+	copied := *s.Applier
+	copied.Ref.Name += "-beside"
+	beside.Applier = &copied
+	if _, err := s.create(ctx, like, copied.Ref.Name); err != nil {
+		return err
+	}
+	if err := beside.handBack(ctx); err != nil {
+		return fmt.Errorf("cannot hold the copy: %w", err)
+	}
+	commit, err := s.Push(ctx)
+	if err != nil {
+		return err
+	}
+	apply := func(s *subject) error {
+		started, err := s.request(ctx, commit)
+		if err != nil {
+			return err
+		}
+		end, err := s.follow(ctx, &started)
+		if err == nil && end.AppliedCommit != commit {
+			err = fmt.Errorf("two appliers were asked at the same time, and the operation of %s ended %+v", s.Ref, end)
+		}
+		return err
+	}
+	return together(
+		func() error { return apply(s) },
+		func() error { return apply(&beside) },
+		func() error { s.client.Validate(ctx, s.Ref); return nil },
+		func() error { s.client.Validate(ctx, copied.Ref); return nil },
+	)
+}
+
+func operationsAtOnce(ctx context.Context, e *env) error {
+	s, err := e.subject(ctx)
+	if err != nil {
+		return err
+	}
+	commit, err := s.Push(ctx)
+	if err != nil {
+		return err
+	}
+	ask := func() error {
+		ask, _ := s.ask(commit)
+		started, err := s.client.Request(ctx, s.Ref, ask)
+		if err != nil {
+			if stored(s.starts(ask.Token)) > 0 {
+				return fmt.Errorf("the operation was started, and Request returned an error: %w", err)
+			}
+			return nil
+		}
+		if started.Token != ask.Token {
+			return fmt.Errorf("a request with the token %s started the operation %s", ask.Token, started.Token)
+		}
+		end, err := s.follow(ctx, &started)
+		if err != nil {
+			return err
+		}
+		return s.truthful(ctx, started, end)
+	}
+	read := func() error {
+		s.client.Validate(ctx, s.Ref)
+		return nil
+	}
+	if err := together(ask, ask, read, read); err != nil {
+		return err
+	}
+	applied, err := s.Applied(ctx)
+	if err == nil && applied != commit {
+		err = fmt.Errorf("two requests asked for %s at the same time, and the cluster holds %q", commit, applied)
+	}
+	return errors.Join(err, s.settled(ctx))
+}
+
+// together runs all at the same time and returns what went wrong.
+func together(all ...func() error) error {
+	results := make(chan error, len(all))
+	for _, f := range all {
+		go func() { results <- f() }()
+	}
+	var failed []error
+	for range all {
+		failed = append(failed, <-results)
+	}
+	return errors.Join(failed...)
+}

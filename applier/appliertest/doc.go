@@ -1,0 +1,2 @@
+// Package appliertest checks that a backend keeps the contract of package applier.
+package appliertest

@@ -1,0 +1,228 @@
+package appliertest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/gitops-applier/gitops-applier/applier"
+)
+
+// env is what a check works with.
+type env struct {
+	t       testing.TB
+	harness Harness
+}
+
+// subject is one applier, and the process that asks it.
+type subject struct {
+	*Applier
+	env *env
+	*process
+	// spectator is a client of the suite's own, whose requests are neither counted nor broken.
+	spectator applier.Client
+	// like is the applier as it stood before it was asked, which replace puts in its place.
+	like *unstructured.Unstructured
+}
+
+// subject makes an applier that is ready to be asked: one that is held, where its client holds.
+func (e *env) subject(ctx context.Context) (*subject, error) {
+	a := e.harness.New(e.t)
+	p, err := a.process()
+	if err != nil {
+		return nil, err
+	}
+	spectator, err := a.NewClient(a.reach())
+	if err != nil {
+		return nil, err
+	}
+	s := &subject{Applier: a, env: e, process: p, spectator: spectator}
+	if a.can(p.client, Holder) {
+		if err := s.hold(ctx); err != nil {
+			return nil, fmt.Errorf("cannot hold the new applier: %w", err)
+		}
+	}
+	return s, nil
+}
+
+// restart lets another process take over, which knows nothing of the one before.
+func (s *subject) restart() error {
+	p, err := s.Applier.process()
+	if err != nil {
+		return err
+	}
+	s.process = p
+	return nil
+}
+
+// hold suspends the applier and waits until that is handled.
+func (s *subject) hold(ctx context.Context) error {
+	holder, _ := applier.AsHolder(s.spectator)
+	if _, err := holder.Suspend(ctx, s.Ref); err != nil {
+		return fmt.Errorf("Suspend: %w", err)
+	}
+	return s.until(ctx, func() error {
+		stands, err := holder.Suspension(ctx, s.Ref)
+		if err == nil && !(stands.Suspended && stands.Held && stands.Handled) {
+			err = fmt.Errorf("Suspension stays %+v after Suspend", stands)
+		}
+		return err
+	})
+}
+
+// handBack leaves the applier ready to be asked once more, whatever somebody else did to it.
+func (s *subject) handBack(ctx context.Context) error {
+	if !s.can(s.client, Holder) {
+		return nil
+	}
+	return s.hold(ctx)
+}
+
+// settled returns how the law is broken that an operation leaves the applier held.
+func (s *subject) settled(ctx context.Context) error {
+	if !s.can(s.client, Holder) {
+		return nil
+	}
+	holder, _ := applier.AsHolder(s.spectator)
+	stands, err := holder.Suspension(ctx, s.Ref)
+	switch {
+	case err != nil:
+		return fmt.Errorf("after the end of the operation, Suspension: %w", err)
+	case !stands.Suspended:
+		return fmt.Errorf("the operation ended and left the applier resumed: %+v", stands)
+	case !stands.Held || !stands.Handled:
+		return fmt.Errorf("the operation ended before its suspend was held and handled: %+v", stands)
+	}
+	return nil
+}
+
+// until tries again until try succeeds or the harness's timeout has passed.
+func (s *subject) until(ctx context.Context, try func() error) error {
+	deadline := time.Now().Add(s.env.harness.Timeout)
+	for {
+		err := try()
+		var final finalError
+		if err == nil || ctx.Err() != nil || errors.As(err, &final) || time.Now().After(deadline) {
+			return err
+		}
+		pause(ctx, pollInterval)
+	}
+}
+
+// finalError is one that trying again does not mend.
+type finalError struct{ error }
+
+func (e finalError) Unwrap() error { return e.error }
+
+// stop makes until return err at once.
+func stop(err error) error { return finalError{err} }
+
+// pollInterval is how often the suite looks again at what it waits for.
+const pollInterval = 50 * time.Millisecond
+
+// pause waits for d or the end of ctx.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// object reads the applier as it is in the cluster.
+func (s *subject) object(ctx context.Context) (*unstructured.Unstructured, error) {
+	return s.API.Resource(s.Resource).Namespace(s.Ref.Namespace).Get(ctx, s.Ref.Name, metav1.GetOptions{})
+}
+
+// intent returns what an object asks of its controller: all but its status and what the API server keeps of it.
+func intent(object *unstructured.Unstructured) map[string]any {
+	wants := maps.Clone(object.Object)
+	delete(wants, "status")
+	wants["metadata"] = map[string]any{"uid": string(object.GetUID()), "labels": object.GetLabels(), "annotations": object.GetAnnotations()}
+	return wants
+}
+
+// show shows an object in a message.
+func show(object *unstructured.Unstructured) string {
+	encoded, err := json.Marshal(object)
+	if err != nil {
+		return err.Error()
+	}
+	return string(encoded)
+}
+
+// remove deletes the applier as somebody else, and waits until it is gone.
+func (s *subject) remove(ctx context.Context) error {
+	objects := s.API.Resource(s.Resource).Namespace(s.Ref.Namespace)
+	if err := objects.Delete(ctx, s.Ref.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("the suite cannot delete the applier: %w", err)
+	}
+	return s.until(ctx, func() error {
+		_, err := s.object(ctx)
+		switch {
+		case apierrors.IsNotFound(err):
+			return nil
+		case err == nil:
+			return errors.New("the applier that the suite deleted stays")
+		}
+		return err
+	})
+}
+
+// replace puts another object in the applier's place, as somebody else, and returns it.
+func (s *subject) replace(ctx context.Context) (*unstructured.Unstructured, error) {
+	if err := s.remove(ctx); err != nil {
+		return nil, err
+	}
+	return s.create(ctx, s.like, s.Ref.Name)
+}
+
+// create makes a copy of an applier.
+func (s *subject) create(ctx context.Context, like *unstructured.Unstructured, name string) (*unstructured.Unstructured, error) {
+	object := like.DeepCopy()
+	annotations, labels := object.GetAnnotations(), object.GetLabels()
+	delete(object.Object, "status")
+	object.Object["metadata"] = map[string]any{}
+	object.SetNamespace(s.Ref.Namespace)
+	object.SetName(name)
+	object.SetAnnotations(annotations)
+	object.SetLabels(labels)
+	made, err := s.API.Resource(s.Resource).Namespace(s.Ref.Namespace).Create(ctx, object, metav1.CreateOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("the suite cannot create a copy of the applier: %w", err)
+	}
+	return made, nil
+}
+
+// names returns what is wrong with an error or a message that is to name the applier and its cluster, and to hold no
+// secret. The name is quoted in the error's own words.
+func (a *Applier) names(message string, ref types.NamespacedName) error {
+	var missing []string
+	for _, word := range []string{ref.Namespace, ref.Name, a.Cluster} {
+		if !strings.Contains(message, word) {
+			missing = append(missing, word)
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("it does not name %s: %q", strings.Join(slices.Compact(missing), " and "), message)
+	}
+	if strings.Contains(message, secret) {
+		return fmt.Errorf("it holds a secret: %q", message)
+	}
+	return nil
+}
+
+// secret is a password in an address that no message may repeat.
+const secret = "hunter2-s3cr3t"

@@ -1,0 +1,184 @@
+package appliertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/gitops-applier/gitops-applier/applier"
+)
+
+// maxRequests is more requests than one operation can need.
+const maxRequests = 500
+
+// sweep runs flow once for every request that it makes, each time on a fresh applier, and strikes that request. It finds
+// the requests by counting them: it ends with the first run that makes fewer. Only the requests that which
+// selects count; nil selects all.
+func (e *env) sweep(ctx context.Context, what string, which func(*subject, *request) bool, strike func(*subject, *request) fault, flow func(context.Context, *subject, *hit) error) error {
+	for n := 1; n <= maxRequests; n++ {
+		s, err := e.subject(ctx)
+		if err != nil {
+			return err
+		}
+		h := &hit{acted: make(chan struct{})}
+		count := 0
+		s.wire.on(func(r *request) fault {
+			if which != nil && !which(s, r) || !h.count(&count, n, r) {
+				return fault{}
+			}
+			return h.acting(strike(s, r))
+		})
+		err = flow(ctx, s, h)
+		switch r := h.request(); {
+		case r == nil && err != nil:
+			return fmt.Errorf("with nothing wrong: %w", err)
+		case r == nil && n == 1:
+			return errors.New("the client makes no request through the API that NewClient is given, so none can be broken")
+		case r == nil:
+			return nil
+		case err != nil:
+			return fmt.Errorf("%s at %v: %w", what, r, err)
+		}
+	}
+	return fmt.Errorf("the operation took more than %d requests", maxRequests)
+}
+
+// hit is the request that was struck, once it was.
+type hit struct {
+	mu     sync.Mutex
+	struck *request
+	acted  chan struct{}
+	failed error
+}
+
+// acting notes when what is done before a request is done. It is not cut short with the request.
+func (h *hit) acting(f fault) fault {
+	act := f.before
+	if act == nil {
+		close(h.acted)
+		return f
+	}
+	f.before = func(ctx context.Context) error {
+		defer close(h.acted)
+		h.failed = act(context.WithoutCancel(ctx))
+		return h.failed
+	}
+	return f
+}
+
+// wait returns once what is done before the struck request is done, if one was struck.
+func (h *hit) wait() error {
+	if h.request() == nil {
+		return nil
+	}
+	<-h.acted
+	if h.failed != nil {
+		return fmt.Errorf("the suite could not act as somebody else: %w", h.failed)
+	}
+	return nil
+}
+
+// count counts a request, and reports whether it is the n-th.
+func (h *hit) count(count *int, n int, r *request) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	*count++
+	if *count != n {
+		return false
+	}
+	h.struck = r
+	return true
+}
+
+func (h *hit) request() *request {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.struck
+}
+
+// answers returns a strike that answers every request struck by err, unseen by the API server.
+func answers(err func(*request) error) func(*subject, *request) fault {
+	return func(_ *subject, r *request) fault { return fault{refuse: err(r)} }
+}
+
+// loses returns a strike that takes the answer of a request which was processed.
+func loses(err func(*request) error) func(*subject, *request) fault {
+	return func(_ *subject, r *request) fault { return fault{lose: err(r)} }
+}
+
+// writing selects the requests that write.
+func writing(_ *subject, r *request) bool { return r.writes() }
+
+// persist does what a host does that wants commit applied: it follows what started, and asks again, with a new token, after an
+// error or an end that invites it. It returns what the contract does not allow, and counts a commit that is not applied
+// after three attempts.
+func (s *subject) persist(ctx context.Context, commit string) error {
+	var last error
+	for range 3 {
+		ask, noted := s.ask(commit)
+		started, err := s.client.Request(ctx, s.Ref, ask)
+		if records := len(noted.all("Record")); records > 1 {
+			return fmt.Errorf("one Request called Record %d times", records)
+		}
+		if err != nil {
+			if err := s.refused(ask, err); err != nil {
+				return err
+			}
+			last = err
+			continue
+		}
+		if started.Outcome == applier.OutcomeCurrent {
+			return errors.New("Request answers Current for a commit that is not applied")
+		}
+		end, err := s.follow(ctx, &started)
+		if err != nil {
+			return err
+		}
+		made := stored(s.starts(ask.Token))
+		switch err := errors.Join(s.truthful(ctx, started, end), s.settled(ctx)); {
+		case err != nil:
+			return err
+		case made > 1:
+			return fmt.Errorf("one request started the operation %d times", made)
+		case end.State == applier.StateSucceeded && end.AppliedCommit == commit:
+			return nil
+		case made == 1:
+			return fmt.Errorf("the operation was started and nothing kept it from being applied, and it ended %+v", end)
+		}
+		last = fmt.Errorf("the operation ended %+v", end)
+	}
+	return fmt.Errorf("the commit is not applied after three attempts: %w", last)
+}
+
+// refused returns what is wrong with an error of Request, made by a fault that passes.
+func (s *subject) refused(ask applier.Ask, err error) error {
+	switch {
+	case stored(s.starts(ask.Token)) > 0:
+		return fmt.Errorf("the write that starts the operation was made, and Request returned an error, which means that nothing was started: %w", err)
+	case applier.IsPermanent(err):
+		return fmt.Errorf("Request calls permanent what mends itself: %w", err)
+	}
+	if wrong := s.names(err.Error(), s.Ref); wrong != nil {
+		return fmt.Errorf("Request's error is not for people: %w", wrong)
+	}
+	return nil
+}
+
+// status returns the API server's error in err.
+func status(err error) (apierrors.APIStatus, bool) {
+	var status apierrors.APIStatus
+	ok := errors.As(err, &status)
+	return status, ok
+}
+
+// persisting is the flow that pushes a commit and has it applied.
+func persisting(ctx context.Context, s *subject, _ *hit) error {
+	commit, err := s.Push(ctx)
+	if err != nil {
+		return err
+	}
+	return s.persist(ctx, commit)
+}
