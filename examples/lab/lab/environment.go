@@ -27,24 +27,28 @@ func newEnvironment() (*environment, error) {
 		return nil, err
 	}
 	e := &environment{dir: dir, spawner: newSpawner()}
-	for _, sub := range []string{e.tmp(), filepath.Join(dir, "logs")} {
-		if err := os.Mkdir(sub, 0o700); err != nil {
-			return nil, err
-		}
-	}
 	if err := e.removeWhenWeDie(); err != nil {
+		e.spawner.close()
+		os.RemoveAll(dir)
 		return nil, fmt.Errorf("guard the lab's state: %w", err)
+	}
+	for _, sub := range []string{e.tmp(), e.logs()} {
+		if err := os.Mkdir(sub, 0o700); err != nil {
+			return nil, errors.Join(err, e.remove())
+		}
 	}
 	return e, nil
 }
 
 func (e *environment) tmp() string { return filepath.Join(e.dir, "tmp") }
 
+func (e *environment) logs() string { return filepath.Join(e.dir, "logs") }
+
 func (e *environment) process(path string, ports []int, args, env []string, ready func(context.Context) error) *Process {
 	name := filepath.Base(path)
 	return &Process{
 		name: name, path: path, args: args, env: env, ports: ports,
-		log:   filepath.Join(e.dir, "logs", name+".log"),
+		log:   filepath.Join(e.logs(), name+".log"),
 		ready: ready, grace: stopGrace, spawner: e.spawner,
 	}
 }

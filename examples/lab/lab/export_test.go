@@ -23,3 +23,6 @@ func NewGitServer(dir string) error {
 
 // StartProcess is Process.Start without a test to fail.
 func StartProcess(ctx context.Context, p *Process) error { return p.start(ctx) }
+
+// PID is the process's number.
+func PID(p *Process) int { return p.cmd.Process.Pid }

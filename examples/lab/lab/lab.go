@@ -7,9 +7,9 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"sync"
 	"syscall"
 
-	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 )
@@ -159,11 +159,12 @@ func up(ctx context.Context, parts Parts, x *executables) (l *Lab, err error) {
 		return l, err
 	}
 	l.KustomizeController = newKustomizeController(e, x.kustomizeController, l.Kubeconfig(), [2]int(ports[6:8]))
-	var controllers errgroup.Group
-	for _, p := range []*Process{l.SourceController, l.KustomizeController} {
-		controllers.Go(func() error { return startInTime(ctx, p) })
-	}
-	return l, controllers.Wait()
+	var controllers sync.WaitGroup
+	var sourceErr, kustomizeErr error
+	controllers.Go(func() { sourceErr = startInTime(ctx, l.SourceController) })
+	controllers.Go(func() { kustomizeErr = startInTime(ctx, l.KustomizeController) })
+	controllers.Wait()
+	return l, errors.Join(sourceErr, kustomizeErr)
 }
 
 func startInTime(ctx context.Context, p *Process) error {
@@ -213,4 +214,4 @@ func (l *Lab) Dynamic() dynamic.Interface { return l.dynamic }
 func (l *Lab) Kubeconfig() string { return filepath.Join(l.environment.dir, "kubeconfig") }
 
 // Logs is the folder with what the processes print, one file for each.
-func (l *Lab) Logs() string { return filepath.Join(l.environment.dir, "logs") }
+func (l *Lab) Logs() string { return l.environment.logs() }

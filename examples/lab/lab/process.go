@@ -35,6 +35,8 @@ type Process struct {
 	grace   time.Duration // to end after SIGTERM
 	spawner *spawner
 
+	starts int // how often it became ready
+
 	mu      sync.Mutex
 	cmd     *exec.Cmd
 	exited  chan struct{} // closed when the process that cmd started has ended
@@ -139,6 +141,7 @@ func (p *Process) start(ctx context.Context) error {
 		return fmt.Errorf("%s did not start: %w\nIts last lines:\n%s", p.name, err, p.Log(20))
 	}
 	p.setServing(true)
+	p.starts++
 	return nil
 }
 

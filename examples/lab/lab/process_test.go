@@ -18,38 +18,57 @@ import (
 func TestProcessesComeBackAfterTheirEnd(t *testing.T) {
 	t.Parallel()
 	l := lab.Alone(t)
-	end := map[string]func(*lab.Process, testing.TB){
-		"stopped": (*lab.Process).Stop,
-		"killed":  (*lab.Process).Kill,
+	stop, kill := (*lab.Process).Stop, (*lab.Process).Kill
+	tests := []struct {
+		process *lab.Process
+		how     string
+		end     func(*lab.Process, testing.TB)
+		works   func(t *testing.T, l *lab.Lab, old string)
+	}{
+		{l.KustomizeController, "stopped", stop, appliesACommit},
+		{l.KustomizeController, "killed", kill, appliesACommit},
+		{l.SourceController, "stopped", stop, appliesACommit},
+		{l.SourceController, "killed", kill, appliesACommit},
+		{l.APIServer, "stopped", stop, keepsItsData},
+		{l.APIServer, "killed", kill, keepsItsData},
+		{l.Etcd, "stopped", stop, keepsItsData},
+		{l.Etcd, "killed", kill, keepsItsData},
 	}
-	for _, p := range []*lab.Process{l.KustomizeController, l.SourceController, l.APIServer, l.Etcd} {
-		for how, end := range end {
-			t.Run(p.Name()+" "+how, func(t *testing.T) {
-				end(p, t)
-				for _, port := range p.Ports() {
-					_, err := net.Dial("tcp", loopback(port))
-					assert.Error(t, err, "somebody still listens on port %d", port)
-				}
-				p.Start(t)
-
-				ns, repo := l.Namespace(t), l.Repository(t)
-				commit := repo.Commit(t, lab.Files{"cm.yaml": lab.ConfigMap("cm", "key", "one")})
-				l.GitRepository(t, ns, "app", repo)
-				l.Kustomization(t, ns, "app", "app")
-				l.WaitFor(t, lab.Kustomizations, ns, "app", lab.Applied(commit))
-			})
-		}
+	ns := l.Namespace(t)
+	for _, test := range tests {
+		t.Run(test.process.Name()+" "+test.how, func(t *testing.T) {
+			test.end(test.process, t)
+			for _, port := range test.process.Ports() {
+				_, err := net.Dial("tcp", loopback(port))
+				assert.Error(t, err, "somebody still listens on port %d", port)
+			}
+			test.process.Start(t)
+			test.works(t, l, ns)
+		})
 	}
 }
 
 func TestAloneRestoresWhatATestLeftStopped(t *testing.T) {
 	t.Parallel()
-	t.Run("a test that stops and freezes", func(t *testing.T) {
+	t.Run("a test that leaves nothing as it was", func(t *testing.T) {
 		l := lab.Alone(t)
 		l.SourceController.Kill(t)
 		l.KustomizeController.Freeze(t)
+		l.APIServer.Kill(t)
 	})
 	l := lab.Start(t)
+	appliesACommit(t, l, "")
+}
+
+// keepsItsData reads a namespace from before and makes a new one.
+func keepsItsData(t *testing.T, l *lab.Lab, old string) {
+	t.Helper()
+	l.Get(t, lab.Namespaces, "", old)
+	l.Namespace(t)
+}
+
+func appliesACommit(t *testing.T, l *lab.Lab, _ string) {
+	t.Helper()
 	ns, repo := l.Namespace(t), l.Repository(t)
 	commit := repo.Commit(t, lab.Files{"cm.yaml": lab.ConfigMap("cm", "key", "one")})
 	l.GitRepository(t, ns, "app", repo)

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -60,7 +61,8 @@ func Alone(t testing.TB) *Lab {
 	t.Helper()
 	share.enterAlone(t)
 	l := fluxLab.get(t)
-	t.Cleanup(func() { l.restore(t) })
+	starts := l.serverStarts()
+	t.Cleanup(func() { l.restore(t, starts) })
 	return l
 }
 
@@ -72,17 +74,28 @@ func StartBare(t testing.TB) *Lab {
 }
 
 // restore brings every process back that the test left stopped or frozen.
-func (l *Lab) restore(t testing.TB) {
+// Controllers that were without their API server for a while are started anew:
+// they would come back by themselves, but only after a pause that grows up to
+// half a minute.
+func (l *Lab) restore(t testing.TB, servers [2]int) {
+	t.Helper()
 	processes := l.processes()
-	for i := range processes {
-		p := processes[len(processes)-1-i]
+	slices.Reverse(processes)
+	for _, p := range processes {
 		if p.running() {
 			p.Thaw(t)
-		} else {
-			p.Start(t)
+		}
+		p.Start(t)
+		if p == l.APIServer && servers != l.serverStarts() {
+			for _, controller := range []*Process{l.SourceController, l.KustomizeController} {
+				controller.Kill(t)
+			}
 		}
 	}
 }
+
+// serverStarts counts how often the API server and etcd were started.
+func (l *Lab) serverStarts() [2]int { return [2]int{l.APIServer.starts, l.Etcd.starts} }
 
 // sharedLab is a control plane that starts when the first test needs it.
 type sharedLab struct {
@@ -179,9 +192,7 @@ func (g *gate) enterAlone(t testing.TB) {
 		fmt.Fprintf(os.Stderr, "lab: %s waits to be alone; holding the control plane: %v %s\n", name, g.names(), g.alone)
 	})
 	defer impatient.Stop()
-	for !g.quiet() {
-		g.changed.Wait()
-	}
+	g.waitQuiet()
 	g.alone = name
 	t.Cleanup(func() {
 		g.mu.Lock()
@@ -191,15 +202,19 @@ func (g *gate) enterAlone(t testing.TB) {
 	})
 }
 
-// quiet says that nobody holds the control plane and that nobody came for it
-// during a moment of waiting, so that those who want to be alone come last.
-func (g *gate) quiet() bool {
-	if g.alone != "" || len(g.holders) > 0 {
-		return false
+// waitQuiet waits until nobody holds the control plane and nobody has come for
+// it during a moment, so that those who want to be alone come last.
+func (g *gate) waitQuiet() {
+	for {
+		for g.alone != "" || len(g.holders) > 0 {
+			g.changed.Wait()
+		}
+		entered := g.entered
+		g.mu.Unlock()
+		time.Sleep(100 * time.Millisecond)
+		g.mu.Lock()
+		if g.alone == "" && len(g.holders) == 0 && g.entered == entered {
+			return
+		}
 	}
-	entered := g.entered
-	g.mu.Unlock()
-	time.Sleep(100 * time.Millisecond)
-	g.mu.Lock()
-	return g.alone == "" && len(g.holders) == 0 && g.entered == entered
 }

@@ -31,7 +31,7 @@ func TestWaitForThatFailsShowsTheObjectAndTheLog(t *testing.T) {
 	assert.Contains(t, message, "waiting for kustomizations "+ns+"/app: no patience")
 	assert.Contains(t, message, "reason: ArtifactFailed")
 	assert.Contains(t, message, "kustomize-controller about "+ns)
-	assert.Contains(t, message, "Source artifact not found")
+	assert.Contains(t, message, "Source 'GitRepository/missing' not found")
 
 	message = failureOf(t, func(t testing.TB) {
 		l.WaitFor(impatient{t, ctx}, lab.Kustomizations, ns, "absent", lab.Applied("never"))
