@@ -1,6 +1,7 @@
 package fake
 
 import (
+	"sync"
 	"sync/atomic"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -32,6 +33,9 @@ type Cluster struct {
 
 	server  *apiserver.Server
 	stopped atomic.Bool
+
+	mu      sync.Mutex
+	onStops []func()
 }
 
 var _ dynamic.Interface = (*Cluster)(nil)
@@ -80,8 +84,23 @@ func (c *Cluster) Bookmark(resource schema.GroupResource) { c.server.Bookmark(re
 // again.
 func (c *Cluster) EndWatches(resource schema.GroupResource) { c.server.EndWatches(resource) }
 
-// Stop ends all watches and refuses every further request with a connection error. It may be called more than once.
+// Stop stops the controllers that were started in the cluster, ends all watches and refuses every further request with
+// a connection error. It may be called more than once.
 func (c *Cluster) Stop() {
+	c.mu.Lock()
+	stops := c.onStops
+	c.onStops = nil
+	c.mu.Unlock()
+	for _, stop := range stops {
+		stop()
+	}
 	c.stopped.Store(true)
 	c.server.EndWatches(schema.GroupResource{})
+}
+
+// onStop has something stopped when the cluster is.
+func (c *Cluster) onStop(stop func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.onStops = append(c.onStops, stop)
 }

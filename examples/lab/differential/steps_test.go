@@ -181,7 +181,49 @@ var configMap = sample{
 	},
 }
 
-var samples = []sample{kustomization, kustomization, kustomization, gitRepository, configMap}
+var helmRelease = sample{
+	resource: schema.GroupVersionResource{Group: "helm.toolkit.fluxcd.io", Version: "v2", Resource: "helmreleases"},
+	kind:     "HelmRelease",
+	status:   true,
+	base: m{
+		"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "metadata": m{},
+		"spec": m{"interval": "1m", "chartRef": m{"kind": "HelmChart", "name": "c"}},
+	},
+	spec: []fragment{
+		spec(m{"any": m{"thing": l{int64(1), "x", nil, 1.5}}}, "values"), spec("v", "values", "a"), spec(nil, "values", "a"), spec(nil, "values"), spec(l{}, "values"),
+		spec(m{}, "uninstall"), spec("foreground", "uninstall", "deletionPropagation"), spec(nil, "uninstall"), spec(int64(2), "upgrade", "remediation", "retries"),
+		spec(l{m{"kind": "Secret", "name": "s"}}, "valuesFrom"), spec(l{m{"kind": "Nothing", "name": "s"}}, "valuesFrom"), spec("no", "install", "crds"),
+		spec(int64(5), "maxHistory"), spec("five", "maxHistory"), spec(5.5, "maxHistory"), spec(l{m{"kustomize": m{"patches": l{m{"patch": "p"}}}}}, "postRenderers"),
+	},
+	statuses: []fragment{
+		status(int64(3), "failures"), status(int64(1), "observedGeneration"), status(l{condition("Ready", "True", "InstallSucceeded")}, "conditions"),
+		status(l{m{"chartName": "c", "chartVersion": "1", "configDigest": "d", "digest": "d", "firstDeployed": "2024-01-02T03:04:05Z", "lastDeployed": "2024-01-02T03:04:05Z", "name": "n", "namespace": "n", "status": "deployed", "version": int64(1)}}, "history"),
+	},
+	jsonPatch: []string{`{"op":"add","path":"/spec/values","value":{"j":[1,2]}}`, `{"op":"add","path":"/spec/values/k","value":1.0}`},
+}
+
+var secret = sample{
+	resource: schema.GroupVersionResource{Version: "v1", Resource: "secrets"},
+	kind:     "Secret",
+	base:     m{"apiVersion": "v1", "kind": "Secret", "metadata": m{}, "data": m{"k": "dg=="}},
+	spec: []fragment{
+		set("dg==", "data", "k"), set("dzE=", "data", "k2"), set(nil, "data"), set("?", "data", "k"), set("plain", "stringData", "s"), set("plain", "stringData", "k"), set("other", "type"), set("Opaque", "type"), set(nil, "type"),
+		set(true, "immutable"), set("what", "bogus"), set("dg==", "data", "not a key"),
+	},
+	jsonPatch: []string{`{"op":"add","path":"/data/k","value":"ag=="}`, `{"op":"remove","path":"/data/k"}`, `{"op":"add","path":"/stringData","value":{"j":"1"}}`},
+}
+
+var role = sample{
+	resource: schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "roles"},
+	kind:     "Role",
+	base:     m{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": m{}, "rules": l{m{"apiGroups": l{""}, "resources": l{"pods"}, "verbs": l{"get"}}}},
+	spec: []fragment{
+		set(l{m{"apiGroups": l{""}, "resources": l{"pods"}, "verbs": l{"list"}}}, "rules"), set(l{}, "rules"), set(nil, "rules"), set("what", "bogus"),
+	},
+	jsonPatch: []string{`{"op":"add","path":"/rules/0/verbs/-","value":"watch"}`, `{"op":"remove","path":"/rules"}`},
+}
+
+var samples = []sample{kustomization, kustomization, kustomization, kustomization, gitRepository, gitRepository, helmRelease, configMap, secret, role}
 
 var (
 	names    = []string{"a", "a", "a", "b"}

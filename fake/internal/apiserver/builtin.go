@@ -207,6 +207,37 @@ func (r *builtinRules) convert(to *version, object map[string]any) error {
 	return writeTyped(object, typed)
 }
 
+// persist keeps a built-in kind as protobuf, which does not tell an empty list or map from none.
+func (r *builtinRules) persist(v *version, object map[string]any) (map[string]any, []byte, error) {
+	text, err := json.Marshal(object)
+	if err != nil {
+		return nil, nil, err
+	}
+	typed, back := r.new(), r.new()
+	if err := json.Unmarshal(text, typed); err != nil {
+		return nil, nil, err
+	}
+	data, err := typed.(protobuf).Marshal()
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := back.(protobuf).Unmarshal(data); err != nil {
+		return nil, nil, err
+	}
+	read := map[string]any{}
+	if err := writeTyped(read, back); err != nil {
+		return nil, nil, err
+	}
+	read["apiVersion"], read["kind"] = v.apiVersion(), v.kind.names.Kind
+	return read, data, nil
+}
+
+// protobuf is what the Go types of the built-in kinds are generated with.
+type protobuf interface {
+	Marshal() ([]byte, error)
+	Unmarshal([]byte) error
+}
+
 // typedJSON is the object's JSON with its fields in the order of the kind's Go type, as the real server writes it.
 func (r *builtinRules) typedJSON(object map[string]any) ([]byte, error) {
 	data, err := json.Marshal(object)

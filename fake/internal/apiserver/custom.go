@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/kube-openapi/pkg/validation/validate"
@@ -124,8 +126,15 @@ func (r *customRules) coerce(v *version, object map[string]any, strict bool) ([]
 	return unknown, writeMeta(object, meta)
 }
 
-func (r *customRules) setDefaults(v *version, object map[string]any) {
-	r.versions[v.name].shape().setDefaults(object)
+// setDefaults goes by the version that the object says it is of, as the real server does.
+func (r *customRules) setDefaults(_ *version, object map[string]any) {
+	gv, err := schema.ParseGroupVersion(text(object, "apiVersion"))
+	if err != nil {
+		return
+	}
+	if known := r.versions[gv.Version]; known != nil {
+		known.shape().setDefaults(object)
+	}
 }
 
 func (r *customRules) convert(to *version, object map[string]any) error {
@@ -135,6 +144,20 @@ func (r *customRules) convert(to *version, object map[string]any) error {
 	object["apiVersion"] = to.apiVersion()
 	_, err := r.coerce(to, object, false)
 	return err
+}
+
+// persist keeps a custom resource as it is. Only reading it back gives it its shape, and its numbers their type.
+func (r *customRules) persist(v *version, object map[string]any) (map[string]any, []byte, error) {
+	data, err := json.Marshal(object)
+	if err != nil {
+		return nil, nil, err
+	}
+	read := map[string]any{}
+	if err := utiljson.Unmarshal(data, &read); err != nil {
+		return nil, nil, err
+	}
+	_, err = r.coerce(v, read, false)
+	return read, data, err
 }
 
 func (r *customRules) prepareCreate(v *version, object map[string]any) {

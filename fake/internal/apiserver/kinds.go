@@ -52,6 +52,9 @@ type rules interface {
 	// convert turns an object of any version of the kind into the given one.
 	convert(to *version, object map[string]any) error
 
+	// persist gives the bytes that are kept, and what reading them gives, before defaults. The object stays as it is.
+	persist(v *version, object map[string]any) (read map[string]any, data []byte, err error)
+
 	prepareCreate(v *version, object map[string]any)
 	prepareUpdate(v *version, object, old map[string]any)
 	// prepareSubresource makes of object what an update of a subresource may change.

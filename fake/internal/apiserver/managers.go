@@ -108,20 +108,27 @@ var (
 	_ runtime.ObjectCreater   = conversion{}
 )
 
-func (c conversion) ConvertToVersion(in runtime.Object, gv runtime.GroupVersioner) (runtime.Object, error) {
+func (c conversion) ConvertToVersion(in runtime.Object, to runtime.GroupVersioner) (runtime.Object, error) {
 	u := in.DeepCopyObject().(*unstructured.Unstructured)
-	target, ok := gv.KindForGroupVersionKinds([]schema.GroupVersionKind{u.GroupVersionKind()})
-	if !ok {
-		if group, exact := gv.(schema.GroupVersion); exact {
-			target, ok = group.WithKind(c.kind.names.Kind), true
-		}
+	from := u.GroupVersionKind()
+	target, ok := to.KindForGroupVersionKinds([]schema.GroupVersionKind{from})
+	if !ok || c.version(from.GroupVersion()) == nil {
+		return nil, runtime.NewNotRegisteredErrForKind("fake", from)
 	}
+	v := c.version(target.GroupVersion())
+	if v == nil {
+		return nil, runtime.NewNotRegisteredErrForKind("fake", target)
+	}
+	return u, c.kind.rules.convert(v, u.Object)
+}
+
+func (c conversion) version(gv schema.GroupVersion) *version {
 	for _, v := range c.kind.versions {
-		if ok && v.gvk() == target {
-			return u, c.kind.rules.convert(v, u.Object)
+		if v.gvk().GroupVersion() == gv {
+			return v
 		}
 	}
-	return nil, runtime.NewNotRegisteredErrForKind("fake", target)
+	return nil
 }
 
 func (c conversion) Convert(_, _, _ any) error {

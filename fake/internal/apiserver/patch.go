@@ -205,9 +205,13 @@ func (p *patcher) patched(current []byte) ([]byte, []string, error) {
 	}
 	patched, err := operations.Apply(current)
 	if err != nil {
-		return nil, nil, apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", err.Error(), 0, false)
+		return nil, nil, unprocessable(err)
 	}
 	return patched, complaints, nil
+}
+
+func unprocessable(err error) error {
+	return apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", err.Error(), 0, false)
 }
 
 func repeatedFields(data []byte, into any) ([]string, error) {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"sort"
 	"strconv"
 
@@ -118,21 +119,25 @@ func (s *Server) listed(r *Request, v *version, q *query) (*Response, []*entry, 
 	if err != nil {
 		return nil, nil, err
 	}
+	if name, ok := q.field.RequiresExactMatch("metadata.name"); ok && (r.Namespace != "" || !v.kind.namespaced) {
+		// The real server then reads that one object, and has no pages.
+		all = slices.DeleteFunc(slices.Clone(all), func(e *entry) bool { return e.meta().GetName() != name })
+	}
 	from := sort.Search(len(all), func(i int) bool { return all[i].key >= start })
 	meta := metav1.ListMeta{ResourceVersion: strconv.FormatUint(revision, 10)}
 	var page []*entry
 	for i, e := range all[from:] {
-		if !q.matches(e) {
-			continue
-		}
+		// A full page has a next one if there are more objects, selected or not.
 		if q.options.Limit > 0 && int64(len(page)) == q.options.Limit {
-			meta.Continue = continueToken{Revision: int64(revision), Start: page[len(page)-1].key + "\x00"}.encode()
+			meta.Continue = continueToken{Revision: int64(revision), Start: all[from+i-1].key + "\x00"}.encode()
 			if remaining := int64(len(all) - from - i); !q.selects() {
 				meta.RemainingItemCount = &remaining
 			}
 			break
 		}
-		page = append(page, e)
+		if q.matches(e) {
+			page = append(page, e)
+		}
 	}
 	body, err := listBody(v, meta, page)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"sort"
 	"strconv"
@@ -63,37 +64,43 @@ func objectKey(namespace, name string) string {
 	return namespace + "/" + name
 }
 
-// registryKey is how the real server's messages name an object's place in etcd.
-func (st *store) registryKey(key string) string {
-	if st.kind.group == "" {
-		return "/registry/" + st.kind.names.Plural + "/" + key
+// registryKey is how the real server's messages name an object's place in etcd. A dry run names it differently.
+func (st *store) registryKey(key string, dryRun bool) string {
+	key = st.kind.names.Plural + "/" + key
+	if _, custom := st.kind.rules.(*customRules); custom {
+		key = st.kind.group + "/" + key
 	}
-	return "/registry/" + st.kind.group + "/" + st.kind.names.Plural + "/" + key
+	if dryRun {
+		return "/" + key
+	}
+	return "/registry/" + key
 }
 
-// stored gives the form in which an object is written, and that form's bytes. An object that is in the storage version
-// already is written as it is; only reading it back gives it its shape.
+// stored gives the bytes that keep an object, and what reading them gives.
 func (st *store) stored(object map[string]any) (map[string]any, []byte, error) {
-	out := runtime.DeepCopyJSON(object)
-	if err := st.kind.rules.convert(st.kind.storage, out); err != nil {
-		return nil, nil, err
+	out := maps.Clone(object)
+	if meta, ok := out["metadata"].(map[string]any); ok {
+		meta = maps.Clone(meta)
+		delete(meta, "resourceVersion")
+		delete(meta, "selfLink")
+		out["metadata"] = meta
 	}
-	unstructured.RemoveNestedField(out, "metadata", "resourceVersion")
-	unstructured.RemoveNestedField(out, "metadata", "selfLink")
-	data, err := json.Marshal(out)
-	return out, data, err
+	if out["apiVersion"] != st.kind.storage.apiVersion() {
+		out = runtime.DeepCopyJSON(out)
+		if err := st.kind.rules.convert(st.kind.storage, out); err != nil {
+			return nil, nil, err
+		}
+	}
+	return st.kind.rules.persist(st.kind.storage, out)
 }
 
 // read is the entry that reading back what was written gives. It takes over the object.
-func (st *store) read(key string, object map[string]any, data []byte, revision uint64) (*entry, error) {
-	if _, err := st.kind.rules.coerce(st.kind.storage, object, false); err != nil {
-		return nil, err
-	}
+func (st *store) read(key string, object map[string]any, data []byte, revision uint64) *entry {
 	st.kind.rules.setDefaults(st.kind.storage, object)
 	if revision > 0 {
 		(&unstructured.Unstructured{Object: object}).SetResourceVersion(strconv.FormatUint(revision, 10))
 	}
-	return &entry{key: key, revision: revision, data: data, object: object, served: map[*version][]byte{}}, nil
+	return &entry{key: key, revision: revision, data: data, object: object, served: map[*version][]byte{}}
 }
 
 // as gives a copy of the object in one of its kind's versions.
@@ -148,17 +155,17 @@ func (s *Server) put(st *store, key string, object map[string]any, dryRun bool) 
 	}
 	old := st.objects[key]
 	if dryRun {
-		sent, _ := resourceVersion(&unstructured.Unstructured{Object: object})
-		return st.read(key, form, data, sent)
+		e := st.read(key, form, data, 0)
+		if sent := (&unstructured.Unstructured{Object: object}).GetResourceVersion(); sent != "" {
+			e.meta().SetResourceVersion(sent)
+		}
+		return e, nil
 	}
 	if old != nil && bytes.Equal(old.data, data) {
 		return old, nil
 	}
-	e, err := st.read(key, form, data, s.revision+1)
-	if err != nil {
-		return nil, err
-	}
 	s.revision++
+	e := st.read(key, form, data, s.revision)
 	change := &event{kind: watch.Modified, revision: s.revision, object: e, old: old}
 	if old == nil {
 		change.kind = watch.Added

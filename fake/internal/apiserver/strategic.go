@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/mergepatch"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -24,7 +25,7 @@ func (p *patcher) strategicMerge(old *unstructured.Unstructured) (*unstructured.
 	typed := p.version.kind.rules.(*builtinRules).new()
 	merged, err := strategicpatch.StrategicMergeMapPatch(runtime.DeepCopyJSON(old.Object), patch, typed)
 	if err != nil {
-		return nil, apierrors.NewBadRequest(err.Error())
+		return nil, mergeError(err)
 	}
 	invalid := func(err error) error {
 		return apierrors.NewInvalid(schema.GroupKind{}, "", field.ErrorList{field.Invalid(field.NewPath("patch"), fmt.Sprintf("%+v", patch), err.Error())})
@@ -45,4 +46,17 @@ func (p *patcher) strategicMerge(old *unstructured.Unstructured) (*unstructured.
 	}
 	p.version.kind.rules.setDefaults(p.version, merged)
 	return p.managed(old, &unstructured.Unstructured{Object: merged}), nil
+}
+
+// mergeError gives the errors of a strategic merge the codes that the server gives them.
+func mergeError(err error) error {
+	switch err {
+	case mergepatch.ErrBadJSONDoc, mergepatch.ErrBadPatchFormatForPrimitiveList, mergepatch.ErrBadPatchFormatForRetainKeys,
+		mergepatch.ErrBadPatchFormatForSetElementOrderList, mergepatch.ErrUnsupportedStrategicMergePatchFormat:
+		return apierrors.NewBadRequest(err.Error())
+	case mergepatch.ErrNoListOfLists, mergepatch.ErrPatchContentNotMatchRetainKeys:
+		return unprocessable(err)
+	default:
+		return err
+	}
 }

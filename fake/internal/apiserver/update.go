@@ -73,9 +73,7 @@ func (s *Server) write(r *Request, v *version, w write) (*Response, error) {
 		return s.writeNew(r, v, w)
 	}
 	if uid := existing.meta().GetUID(); w.uid != "" && w.uid != uid {
-		return nil, apierrors.NewConflict(r.groupResource(), r.Name, fmt.Errorf(
-			"StorageError: invalid object, Code: 4, Key: %s, ResourceVersion: 0, AdditionalErrorMsg: "+
-				"Precondition failed: UID in precondition: %v, UID in object meta: %v", st.registryKey(key), w.uid, uid))
+		return nil, wrongUID(r, st.registryKey(key, w.dryRun), w.uid, uid)
 	}
 	old, err := existing.as(v)
 	if err != nil {
@@ -107,10 +105,20 @@ func (s *Server) write(r *Request, v *version, w write) (*Response, error) {
 	return entryResponse(http.StatusOK, v, written)
 }
 
+func wrongUID(r *Request, key string, want, got types.UID) error {
+	return apierrors.NewConflict(r.groupResource(), r.Name, fmt.Errorf(
+		"StorageError: invalid object, Code: 4, Key: %s, ResourceVersion: 0, AdditionalErrorMsg: "+
+			"Precondition failed: UID in precondition: %v, UID in object meta: %v", key, want, got))
+}
+
 // writeNew is a write where nothing is stored: only some may create.
 func (s *Server) writeNew(r *Request, v *version, w write) (*Response, error) {
 	if !w.createMissing {
 		return nil, apierrors.NewNotFound(r.groupResource(), r.Name)
+	}
+	st := s.stores[v.kind.store()]
+	if w.uid != "" {
+		return nil, wrongUID(r, st.registryKey(objectKey(v.namespaceOf(r), r.Name), w.dryRun), w.uid, "")
 	}
 	empty, _ := conversion{v.kind}.New(v.gvk())
 	object, err := w.object(empty.(*unstructured.Unstructured))
@@ -130,7 +138,7 @@ func (s *Server) writeNew(r *Request, v *version, w write) (*Response, error) {
 	if err := r.authorize("create"); err != nil {
 		return nil, err
 	}
-	written, err := s.put(s.stores[v.kind.store()], objectKey(object.GetNamespace(), object.GetName()), object.Object, w.dryRun)
+	written, err := s.put(st, objectKey(object.GetNamespace(), object.GetName()), object.Object, w.dryRun)
 	if err != nil {
 		return nil, err
 	}
