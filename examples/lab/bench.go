@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"os"
+	"io"
 
 	"github.com/gitops-applier/gitops-applier/examples/lab/bench"
 	"github.com/gitops-applier/gitops-applier/examples/lab/lab"
 )
 
-func measure(ctx context.Context, flags *flag.FlagSet, args []string) (err error) {
+func measure(ctx context.Context, out io.Writer, flags *flag.FlagSet, args []string) (err error) {
 	rounds := flags.Int("n", 20, "how many `rounds`")
 	if err := parse(flags, args); err != nil {
 		return err
@@ -20,5 +20,5 @@ func measure(ctx context.Context, flags *flag.FlagSet, args []string) (err error
 		return err
 	}
 	defer func() { err = errors.Join(err, l.Stop()) }()
-	return bench.Flux(ctx, l, os.Stdout, *rounds)
+	return bench.Flux(ctx, l, out, *rounds)
 }

@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -18,7 +19,7 @@ import (
 type command struct {
 	name  string
 	about string
-	run   func(ctx context.Context, flags *flag.FlagSet, args []string) error
+	run   func(ctx context.Context, out io.Writer, flags *flag.FlagSet, args []string) error
 }
 
 var commands = []command{
@@ -30,26 +31,26 @@ var commands = []command{
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:])
+	err := run(ctx, os.Stdout, os.Args[1:])
 	stop()
-	if err != nil && err != flag.ErrHelp {
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "lab:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, args []string) error {
+func run(ctx context.Context, out io.Writer, args []string) error {
 	if len(args) == 0 {
 		usage(os.Stderr)
 		return fmt.Errorf("no command given")
 	}
 	if slices.Contains([]string{"help", "-h", "-help", "--help"}, args[0]) {
-		usage(os.Stdout)
+		usage(out)
 		return nil
 	}
 	for _, c := range commands {
 		if c.name == args[0] {
-			return c.run(ctx, flag.NewFlagSet("lab "+c.name, flag.ContinueOnError), args[1:])
+			return c.run(ctx, out, flag.NewFlagSet("lab "+c.name, flag.ContinueOnError), args[1:])
 		}
 	}
 	usage(os.Stderr)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -36,12 +37,12 @@ var schemaKinds = map[schema.GroupVersion][]string{
 	{Group: "helm.toolkit.fluxcd.io", Version: "v2"}: {"HelmRelease"},
 }
 
-func schemas(ctx context.Context, flags *flag.FlagSet, args []string) (err error) {
-	out := flags.String("out", "", "`file` to write; compressed if its name ends in .gz")
+func schemas(ctx context.Context, out io.Writer, flags *flag.FlagSet, args []string) (err error) {
+	file := flags.String("out", "", "`file` to write; compressed if its name ends in .gz")
 	if err := parse(flags, args); err != nil {
 		return err
 	}
-	if *out == "" {
+	if *file == "" {
 		return errors.New("schemas needs -out FILE")
 	}
 	l, err := lab.Up(ctx, lab.Options{Parts: lab.CRDs})
@@ -67,7 +68,7 @@ func schemas(ctx context.Context, flags *flag.FlagSet, args []string) (err error
 	if err != nil {
 		return err
 	}
-	if strings.HasSuffix(*out, ".gz") {
+	if strings.HasSuffix(*file, ".gz") {
 		var zipped bytes.Buffer
 		w, err := gzip.NewWriterLevel(&zipped, gzip.BestCompression)
 		if err != nil {
@@ -79,10 +80,10 @@ func schemas(ctx context.Context, flags *flag.FlagSet, args []string) (err error
 		}
 		content = zipped.Bytes()
 	}
-	if err := os.WriteFile(*out, content, 0o644); err != nil {
+	if err := os.WriteFile(*file, content, 0o644); err != nil {
 		return err
 	}
-	fmt.Printf("%d schemas, %d bytes: %s\n", len(collected), len(content), *out)
+	fmt.Fprintf(out, "%d schemas, %d bytes: %s\n", len(collected), len(content), *file)
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -18,14 +19,14 @@ const (
 	demoName      = "app"
 )
 
-func build(ctx context.Context, flags *flag.FlagSet, args []string) error {
+func build(ctx context.Context, _ io.Writer, flags *flag.FlagSet, args []string) error {
 	if err := parse(flags, args); err != nil {
 		return err
 	}
 	return lab.Build(ctx, lab.Options{})
 }
 
-func up(ctx context.Context, flags *flag.FlagSet, args []string) (err error) {
+func up(ctx context.Context, out io.Writer, flags *flag.FlagSet, args []string) (err error) {
 	if err := parse(flags, args); err != nil {
 		return err
 	}
@@ -42,7 +43,7 @@ func up(ctx context.Context, flags *flag.FlagSet, args []string) (err error) {
 	if err != nil {
 		return fmt.Errorf("seed the control plane: %w", err)
 	}
-	fmt.Printf(`
+	fmt.Fprintf(out, `
 The lab is up. In another terminal:
 
   export KUBECONFIG=%[1]s
@@ -56,7 +57,7 @@ Ctrl-C stops everything and removes its state.
 
 `, l.Kubeconfig(), url, demoNamespace, demoName, l.Logs())
 	<-ctx.Done()
-	fmt.Println("Stopping.")
+	fmt.Fprintln(out, "Stopping.")
 	return nil
 }
 
