@@ -69,7 +69,9 @@ func (c conditions) ready() bool {
 	return !c.is(fluxmeta.StalledCondition, metav1.ConditionTrue) && !c.reconciling() && c.is(fluxmeta.ReadyCondition, metav1.ConditionTrue)
 }
 
-func (c conditions) reconciling() bool { return c.is(fluxmeta.ReconcilingCondition, metav1.ConditionTrue) }
+func (c conditions) reconciling() bool {
+	return c.is(fluxmeta.ReconcilingCondition, metav1.ConditionTrue)
+}
 
 // set sets a condition under a generation. The transition time stays as long as status, reason and message do, and the
 // generation is always taken over.

@@ -99,7 +99,6 @@ func (f *Flux) DropArtifacts(namespace, name string) {
 	f.artifacts.drop(namespaced(namespace, name))
 }
 
-
 // An identity is what a controller reaches the cluster as. Its requests are none of a test's, and no fault strikes them.
 type identity struct {
 	view   *View

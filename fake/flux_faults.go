@@ -40,7 +40,8 @@ type StepFault struct {
 	// Nth is the one time that is struck, counting from 1 since the fault was injected. Zero strikes each time.
 	Nth int
 
-	// Do is called when the step begins. It may use the cluster and the remote.
+	// Do is called when the step begins, which waits for it. It may use the cluster and the remote, and stop the
+	// controller.
 	Do func()
 	// Delay is how long the step takes.
 	Delay time.Duration
@@ -96,8 +97,8 @@ func (s *stepFaults) struck(step Step, object types.NamespacedName) []StepFault 
 // step lets the faults of a step happen, and returns what it fails with.
 func (s *stepFaults) step(ctx context.Context, step Step, object types.NamespacedName) error {
 	for _, f := range s.struck(step, object) {
-		if f.Do != nil {
-			f.Do()
+		if err := f.do(ctx); err != nil {
+			return err
 		}
 		if !pauseFor(ctx, f.Delay) {
 			return ctx.Err()
@@ -107,4 +108,21 @@ func (s *stepFaults) step(ctx context.Context, step Step, object types.Namespace
 		}
 	}
 	return nil
+}
+
+// do calls Do. The step does not wait for it once the controller is being stopped, since Do may be what stops it.
+func (f StepFault) do(ctx context.Context) error {
+	if f.Do == nil {
+		return nil
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f.Do()
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+	return ctx.Err()
 }

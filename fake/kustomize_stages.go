@@ -25,7 +25,7 @@ type change struct {
 // undone; but what an earlier stage wrote stays, and is in no inventory.
 func (r *run) applyStaged(ctx context.Context, objects []*unstructured.Unstructured) (inventory, error) {
 	if err := r.flux.faults.step(ctx, ApplyStep, r.ks.name()); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w\n", err)
 	}
 	for _, object := range objects {
 		labels := object.GetLabels()
@@ -143,7 +143,9 @@ func drifted(existing, would *unstructured.Unstructured) bool {
 	return !reflect.DeepEqual(content(existing), content(would))
 }
 
-func equalMaps(a, b map[string]string) bool { return len(a) == 0 && len(b) == 0 || reflect.DeepEqual(a, b) }
+func equalMaps(a, b map[string]string) bool {
+	return len(a) == 0 && len(b) == 0 || reflect.DeepEqual(a, b)
+}
 
 // mayApply refuses what a service account that does not exist would apply. One that exists may do everything.
 func (r *run) mayApply(ctx context.Context, object *unstructured.Unstructured) error {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 )
 
 // A checkout is the commit that a GitRepository's ref leads to.
@@ -23,10 +24,15 @@ func fetchFailure(err error) string {
 	return gitOperationFailed
 }
 
-// checkout looks at the remote.
+// checkout looks at the remote, for no longer than spec.timeout.
 func (c *sourceController) checkout(ctx context.Context, g *managed) (checkout, error) {
-	err := c.flux.faults.step(ctx, FetchStep, g.name())
+	ctx, cancel := context.WithTimeout(ctx, g.duration(time.Minute, "timeout"))
+	defer cancel()
 	url := spec[string](g, "url")
+	err := c.flux.faults.step(ctx, FetchStep, g.name())
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("unable to clone '%s': %w", url, err)
+	}
 	if err == nil {
 		repository, ok := c.flux.remote.find(url)
 		if ok {
