@@ -54,10 +54,11 @@ func (c *Client) fetch(ctx context.Context, source gitRepository, ask applier.As
 // fetched reports whether the fetch that token asked for, or one asked for over it, is over.
 //
 // A token that is handled is not enough: the first pass over a new GitRepository, which only adds the finalizer,
-// handles it too, and leaves no Ready (source-controller v1.9.4).
+// handles it too, and leaves no Ready. Nor is Ready True, which the first fetch writes before the artifact
+// (source-controller v1.9.4).
 func (g gitRepository) fetched(token string, before gitRepository) bool {
 	handled := g.handled == token || (g.requested != token && g.handledLatest() && g.handled != before.handled)
-	return handled && (g.ready.is(metav1.ConditionTrue) || g.ready.is(metav1.ConditionFalse))
+	return handled && (g.ready.is(metav1.ConditionFalse) || (g.ready.is(metav1.ConditionTrue) && g.artifact != ""))
 }
 
 // stamp asks source-controller to fetch now and returns the token it did so with. It sets nothing but the annotation.

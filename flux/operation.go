@@ -129,7 +129,7 @@ func (o operation) refused(ks kustomization) applier.Progress {
 				o.named, ks.lastAttempted, applier.DescribeCommit(o.started.Commit), ks.ready.reason, ks.ready.message)
 		}
 	}
-	return o.failed(ks.ready.reason, "%s", ks.ready.message)
+	return o.failed(ks.ready.reason, "%s: %s", o.named, ks.ready.message)
 }
 
 // leftTo is an operation whose Kustomization another manager suspends and resumes by now. Nothing is written.

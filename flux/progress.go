@@ -122,7 +122,8 @@ func (c *Client) explain(ctx context.Context, ks kustomization, o operation, p a
 		p.Message = fmt.Sprintf("%s: %s has no such path: %s", o.named, applier.DescribeCommit(o.started.Commit), ks.ready.message)
 	default:
 		p.Reason = applier.ReasonAttemptedOther
-		p.Message = fmt.Sprintf("%s ran at %s instead of %s: %s", o.named, describeArtifact(source.artifact), applier.DescribeCommit(o.started.Commit), ks.ready.message)
+		p.Message = fmt.Sprintf("%s may have run at another commit, because %s holds %s by now, not %s: %s",
+			o.named, c.named("GitRepository", ks.source), describeArtifact(source.artifact), applier.DescribeCommit(o.started.Commit), ks.ready.message)
 	}
 	return p, nil
 }

@@ -43,7 +43,10 @@ func (c *Client) Request(ctx context.Context, ref types.NamespacedName, ask appl
 	}
 	first := v.ks.uid
 	if ask.Commit == "" {
-		return applier.Started{Outcome: applier.OutcomeCurrent}, c.lookForMissingBranch(ctx, v, ask)
+		if err := c.lookForMissingBranch(ctx, v, ask); err != nil {
+			return applier.Started{}, err
+		}
+		return applier.Started{Outcome: applier.OutcomeCurrent}, nil
 	}
 	if !v.source.holds(ask.Commit) {
 		if err := c.fetch(ctx, v.source, ask); err != nil {
