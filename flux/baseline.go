@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 )
 
@@ -40,6 +41,10 @@ func parseBaseline(text string) (b baseline, known bool, err error) {
 	}
 	if err := json.Unmarshal([]byte(text), &b); err != nil {
 		return baseline{}, false, fmt.Errorf("the operation's baseline is not one of package flux: %w", err)
+	}
+	if b.ResourceVersion == "" {
+		// Every change would be one since an empty baseline.
+		return baseline{}, false, errors.New("the operation's baseline is not one of package flux: it has no resourceVersion")
 	}
 	return b, true, nil
 }

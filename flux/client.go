@@ -95,7 +95,11 @@ func Backend(options Options) applier.Backend {
 		Kind: Kind,
 		Err:  options.validate(),
 		New: func(cluster string, client dynamic.Interface) (applier.Client, error) {
-			return New(cluster, client, options)
+			c, err := New(cluster, client, options)
+			if err != nil {
+				return nil, err // not a nil *Client in an interface that is not nil
+			}
+			return c, nil
 		},
 	}
 }

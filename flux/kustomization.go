@@ -49,8 +49,8 @@ func parseKustomization(u *unstructured.Unstructured) (kustomization, error) {
 	ks.ready.message = gitref.RedactText(ks.ready.message)
 	if apiVersion := read[string](r, "spec", "sourceRef", "apiVersion"); apiVersion != "" {
 		version, err := schema.ParseGroupVersion(apiVersion)
-		if err != nil && r.err == nil {
-			r.err = fmt.Errorf("field .spec.sourceRef.apiVersion: %w", err)
+		if err != nil {
+			r.fail([]string{"spec", "sourceRef", "apiVersion"}, fmt.Sprintf("is %q: %v", apiVersion, err))
 		}
 		ks.sourceGroup = version.Group
 	}
@@ -63,15 +63,12 @@ func parseKustomization(u *unstructured.Unstructured) (kustomization, error) {
 	}
 	if history := read[[]any](r, "status", "history"); len(history) > 0 {
 		entry, err := json.Marshal(history[0])
-		if err != nil && r.err == nil {
-			r.err = fmt.Errorf("field .status.history: %w", err)
+		if err != nil {
+			r.fail([]string{"status", "history"}, fmt.Sprintf("cannot be read: %v", err))
 		}
 		ks.lastRun = string(entry)
 	}
-	var err error
-	if ks.owners, err = suspendOwners(u); err != nil && r.err == nil {
-		r.err = err
-	}
+	ks.owners = r.suspendOwners()
 	return ks, r.err
 }
 

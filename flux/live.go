@@ -53,7 +53,8 @@ func (o operation) liveLost(ks kustomization) bool {
 	if !doubtful || !o.known || fingerprint(ks.requested) != o.before.Requested {
 		return false
 	}
-	// Nobody stamped anything since. The unanswered stamp carried the resourceVersion, so it can land no more once
-	// that has moved; and no request is on its way for as long as it takes to be overdue.
-	return ks.resourceVersion != o.before.ResourceVersion || o.started.Overdue
+	// Nobody stamped anything since. A stamp that got no answer carried the resourceVersion, so it can land no more once
+	// that has moved. A record was made before the stamp read the object a last time, so there only time tells: no
+	// request is on its way for as long as it takes to be overdue.
+	return o.started.Overdue || (!o.started.Recovered && ks.resourceVersion != o.before.ResourceVersion)
 }

@@ -46,11 +46,14 @@ func (o operation) where(ks kustomization) (p applier.Progress, suspend bool) {
 // suspendedAfter reports whether ks stands suspended by a write of ours that came after the resume, or after which the resume can
 // no longer come. Its annotation tells: a suspend of ours changed it from what stood before, and so did whoever stamped
 // it since, which moved the resourceVersion that an unanswered resume carries.
+//
+// A record tells less: it was made before the resume was decided a last time, and what was stamped in between is not
+// after it. So a Recovered operation is suspended once more, guarded by what was just read, and no resume can come after that.
 func (o operation) suspendedAfter(ks kustomization) bool {
 	if !o.options.holds(ks) || ks.requested == o.started.Token {
 		return false
 	}
-	return o.started.SuspendToken != "" || (o.known && fingerprint(ks.requested) != o.before.Requested)
+	return o.started.SuspendToken != "" || (!o.started.Recovered && o.known && fingerprint(ks.requested) != o.before.Requested)
 }
 
 // runEnded reports whether the run that read the token, or one stamped over it, has ended.
@@ -97,7 +100,8 @@ func (o operation) outcome(ks kustomization) applier.Progress {
 		return o.failed(applier.ReasonInterrupted, "%s stands at %s, and whether it was applied for this request is not known", o.named, ks.lastApplied)
 	case ks.ready.is(metav1.ConditionFalse) && (ran || judged):
 		return o.refused(ks)
-	case ran || (judged && ks.ready.is(metav1.ConditionUnknown)):
+	case ran || (judged && ks.ready.status != ""):
+		// Also with Ready True: it is written before the revision and the history (kustomize-controller v1.9.6).
 		return o.failed(applier.ReasonInterrupted, "the run of %s was interrupted, and what it applied is not known", o.named)
 	default:
 		return o.failed(applier.ReasonNotRun, "%s did not run for this request", o.named)

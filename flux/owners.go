@@ -1,12 +1,9 @@
 package flux
 
 import (
-	"fmt"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
 // owners are the field managers of a Kustomization's spec.suspend, as metadata.managedFields names them.
@@ -18,28 +15,23 @@ type owners struct {
 	updated []string
 }
 
-var suspendPath = fieldpath.MakePathOrDie("spec", "suspend")
-
-func suspendOwners(u *unstructured.Unstructured) (owners, error) {
+// suspendOwners reads who owns spec.suspend. A manager that changed the status by its subresource alone is none.
+func (r *reader) suspendOwners() owners {
 	var found owners
-	for _, entry := range u.GetManagedFields() {
-		if entry.FieldsV1 == nil || entry.Subresource != "" {
-			continue
-		}
-		var set fieldpath.Set
-		if err := set.FromJSON(entry.FieldsV1.GetRawReader()); err != nil {
-			return owners{}, fmt.Errorf("field .metadata.managedFields of manager %s: %w", entry.Manager, err)
-		}
-		if !set.Has(suspendPath) {
-			continue
-		}
-		if entry.Operation == metav1.ManagedFieldsOperationApply {
-			found.applied = append(found.applied, entry.Manager)
-		} else {
-			found.updated = append(found.updated, entry.Manager)
+	for _, item := range read[[]any](r, "metadata", "managedFields") {
+		entry := r.within(item, "metadata", "managedFields")
+		manager, operation := read[string](entry, "manager"), read[string](entry, "operation")
+		subresource := read[string](entry, "subresource")
+		owned := read[map[string]any](entry, "fieldsV1", "f:spec", "f:suspend") != nil
+		switch {
+		case !owned || subresource != "":
+		case operation == string(metav1.ManagedFieldsOperationApply):
+			found.applied = append(found.applied, manager)
+		default:
+			found.updated = append(found.updated, manager)
 		}
 	}
-	return found, nil
+	return found
 }
 
 // ours reports whether name is or was the host's.

@@ -33,10 +33,12 @@ import (
 // A Live operation (OutcomeStamped) ends once its token, or one stamped over it, is handled and Ready is known. Nothing is
 // written for it.
 func (c *Client) Progress(ctx context.Context, ref types.NamespacedName, s *applier.Started) (applier.Progress, error) {
-	if s.Outcome == applier.OutcomeCurrent {
+	switch {
+	case s.Outcome == applier.OutcomeCurrent:
 		return applier.Progress{State: applier.StateSucceeded, Reason: applier.ReasonCurrent, AppliedCommit: s.Commit}, nil
-	}
-	if s.Token == "" {
+	case s.Outcome != applier.OutcomeResumed && s.Outcome != applier.OutcomeStamped:
+		return applier.Progress{}, fmt.Errorf("%s: the operation's outcome %q is not one of package flux", c.named("Kustomization", ref), s.Outcome)
+	case s.Token == "":
 		return applier.Progress{}, fmt.Errorf("%s: the operation has no token: it is not one of Request", c.named("Kustomization", ref))
 	}
 	before, known, err := parseBaseline(s.Baseline)

@@ -3,6 +3,8 @@ package flux
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	fluxmeta "github.com/fluxcd/pkg/apis/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,48 +38,52 @@ type condition struct {
 type reader struct {
 	fields map[string]any
 	err    error
+
+	// parent reads the object that holds this one, at a path.
+	parent *reader
+	path   []string
 }
 
 // read returns the field at path, or the zero value where it is missing or has the wrong type, which r keeps.
 func read[T any](r *reader, path ...string) T {
 	value, found, err := unstructured.NestedFieldNoCopy(r.fields, path...)
 	typed, ok := value.(T)
-	if err == nil && found && value != nil && !ok {
-		err = fmt.Errorf("field %s is %T, not %T", fieldPath(path), value, typed)
-	}
-	if err != nil && r.err == nil {
-		r.err = err
+	switch {
+	case err != nil:
+		r.fail(path, "is inside something that is no object")
+	case found && value != nil && !ok:
+		r.fail(path, fmt.Sprintf("is %T, not %T", value, typed))
 	}
 	return typed
 }
 
-func fieldPath(path []string) string {
-	var joined string
-	for _, name := range path {
-		joined += "." + name
+// fail keeps what is wrong with the field at path.
+func (r *reader) fail(path []string, wrong string) {
+	for ; r.parent != nil; r = r.parent {
+		path = slices.Concat(r.path, path)
 	}
-	return joined
+	if r.err == nil {
+		r.err = fmt.Errorf("field .%s %s", strings.Join(path, "."), wrong)
+	}
 }
 
-// within returns a reader of one entry of a list; an entry that is no object is kept as an error.
+// within returns a reader of one entry of the list at path.
 func (r *reader) within(entry any, path ...string) *reader {
 	fields, ok := entry.(map[string]any)
-	if !ok && r.err == nil {
-		r.err = fmt.Errorf("field %s has an entry that is %T, not an object", fieldPath(path), entry)
+	if !ok {
+		r.fail(path, fmt.Sprintf("has an entry that is %T, not an object", entry))
 	}
-	return &reader{fields: fields}
+	return &reader{fields: fields, parent: r, path: path}
 }
 
 func (r *reader) object(u *unstructured.Unstructured) object {
-	annotations := read[map[string]any](r, "metadata", "annotations")
-	requested, _ := annotations[fluxmeta.ReconcileRequestAnnotation].(string)
 	return object{
 		name:            types.NamespacedName{Namespace: u.GetNamespace(), Name: u.GetName()},
 		uid:             u.GetUID(),
 		resourceVersion: u.GetResourceVersion(),
 		deleting:        u.GetDeletionTimestamp() != nil,
 		suspended:       read[bool](r, "spec", "suspend"),
-		requested:       requested,
+		requested:       read[string](r, "metadata", "annotations", fluxmeta.ReconcileRequestAnnotation),
 		handled:         read[string](r, "status", "lastHandledReconcileAt"),
 		ready:           r.ready(),
 	}
@@ -89,17 +95,13 @@ func (r *reader) ready() condition {
 		if read[string](c, "type") != fluxmeta.ReadyCondition {
 			continue
 		}
-		ready := condition{
+		return condition{
 			status:             read[string](c, "status"),
 			reason:             read[string](c, "reason"),
 			message:            read[string](c, "message"),
 			observedGeneration: read[int64](c, "observedGeneration"),
 			lastTransitionTime: read[string](c, "lastTransitionTime"),
 		}
-		if r.err == nil {
-			r.err = c.err
-		}
-		return ready
 	}
 	return condition{}
 }
