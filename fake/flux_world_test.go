@@ -144,6 +144,13 @@ func (w *world) stamp(gvr schema.GroupVersionResource, name, token string) {
 	w.patch(gvr, name, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, fluxmeta.ReconcileRequestAnnotation, token))
 }
 
+// fetch makes source-controller look at the remote.
+func (w *world) fetch() {
+	w.Helper()
+	w.stamp(gitRepositories, "app", "fetch")
+	synctest.Wait()
+}
+
 func (w *world) patch(gvr schema.GroupVersionResource, name, patch string) {
 	w.Helper()
 	_, err := w.cluster.Resource(gvr).Namespace(team).Patch(w.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "user"})
