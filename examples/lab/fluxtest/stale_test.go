@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/gitops-applier/gitops-applier/applier"
+	"github.com/gitops-applier/gitops-applier/applier/gitref"
 	"github.com/gitops-applier/gitops-applier/examples/lab/lab"
 	"github.com/gitops-applier/gitops-applier/flux"
 )
@@ -403,4 +404,143 @@ func TestARequestReturnsSoonAfterItsContextEnds(t *testing.T) {
 	assert.ErrorContains(t, err, "GitRepository "+s.ns+"/app in cluster lab did not fetch")
 	assert.Zero(t, tr.Count(toKustomizations))
 	s.requireHeld(t)
+}
+
+func TestAnAskWaitsForTheOperationBeforeIt(t *testing.T) {
+	t.Parallel()
+	s := held(t, lab.Start(t))
+	states := s.states(t)
+	first, err := s.client.Request(t.Context(), s.ref, s.ask(s.push(t, "two")))
+	require.NoError(t, err)
+	impatient := s.ask(first.Commit)
+	impatient.Wait = -1
+	_, err = s.client.Request(t.Context(), s.ref, impatient)
+	require.ErrorIs(t, err, applier.ErrNotHeld)
+	assert.False(t, applier.IsPermanent(err))
+	assert.ErrorContains(t, err, "an operation of lib has")
+
+	ends := make(chan applier.Progress, 1)
+	tr := lab.NewTransport()
+	tr.On(lab.To("watch", "kustomizations"), 1, lab.After(func() {
+		go func() { ends <- s.follow(t, client(t, s.lab.RESTConfig()), first) }()
+	}))
+	s.client = s.through(t, tr)
+	end, err := s.apply(t, s.ask(first.Commit))
+
+	require.NoError(t, err)
+	assert.Equal(t, first.Commit, end.AppliedCommit)
+	assert.Equal(t, applier.StateSucceeded, (<-ends).State)
+	assert.Equal(t, []bool{true, false, true, false, true}, suspends(states()))
+	s.requireHeld(t)
+}
+
+// Two processes of one host, or two asks of one process: the resume of one is no resume of the other.
+func TestAnAskThatAnotherOneOvertakesIsDecidedAnew(t *testing.T) {
+	t.Parallel()
+	s := held(t, lab.Start(t))
+	commit := s.push(t, "two")
+	ask := s.ask(commit)
+	tr := lab.NewTransport()
+	var other applier.Started
+	tr.On(toKustomizations, 1, lab.Before(func() {
+		var err error
+		other, err = client(t, s.lab.RESTConfig()).Request(t.Context(), s.ref, s.ask(commit))
+		assert.NoError(t, err)
+	}))
+	s.client = s.through(t, tr)
+
+	_, err := s.client.Request(t.Context(), s.ref, ask)
+
+	require.ErrorIs(t, err, applier.ErrNotHeld)
+	assert.False(t, applier.IsPermanent(err))
+	assert.Equal(t, 1, tr.Count(toKustomizations))
+	assert.NotEqual(t, ask.Token, requested(s.get(t)))
+	assert.Equal(t, applier.StateSucceeded, s.follow(t, s.client, other).State)
+	s.requireHeld(t)
+}
+
+// No write can keep the controller from taking up a newer artifact while the Kustomization is resumed. It is told.
+func TestANewerCommitThatIsFetchedWhileOursIsAppliedIsReported(t *testing.T) {
+	t.Parallel()
+	l := lab.Start(t)
+	for _, c := range []struct {
+		name   string
+		newer  lab.Files
+		ran    lab.Condition
+		is     error
+		reason string
+	}{
+		{
+			name: "and applied", newer: lab.Files{"cm.yaml": lab.ConfigMap("cm", "key", "three")},
+			ran: func(u *unstructured.Unstructured) bool { return lab.Applied(attempted(u))(u) },
+			is:  applier.ErrAppliedOther, reason: applier.ReasonAppliedOther,
+		},
+		{
+			name: "and failed", newer: lab.Files{"broken.yaml": "kind: [\n"},
+			ran: func(u *unstructured.Unstructured) bool { return u != nil && ready(t, u)["reason"] == "BuildFailed" },
+			is:  applier.ErrFailed, reason: applier.ReasonAttemptedOther,
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := held(t, l)
+			commit := s.push(t, "two")
+			var newer string
+			tr := lab.NewTransport()
+			tr.On(func(r lab.Request) bool { return toKustomizations(r) && bodyOf(t, r).Spec["suspend"] == true }, 1,
+				lab.Before(func() {
+					newer = s.repo.Commit(t, c.newer)
+					s.moveTo(t, newer)
+					s.lab.WaitFor(t, lab.Kustomizations, s.ns, s.ref.Name, func(u *unstructured.Unstructured) bool {
+						return attempted(u) == newer && c.ran(u)
+					})
+				}))
+			s.client = s.through(t, tr)
+
+			end, err := s.apply(t, s.ask(commit))
+
+			require.ErrorIs(t, err, c.is)
+			assert.Equal(t, c.reason, end.Reason)
+			assert.Contains(t, end.Message, "main@sha1:"+newer+" instead of "+applier.DescribeCommit(commit))
+			if c.is == applier.ErrAppliedOther {
+				assert.Equal(t, "main@sha1:"+newer, end.AppliedRevision)
+				assert.Equal(t, newer, end.AppliedCommit)
+			}
+			s.requireHeld(t)
+		})
+	}
+}
+
+// The newer artifact and our suspend race. Whichever is first, what is reported is what stands in the cluster.
+func TestWhatIsReportedIsWhatWasAppliedWheneverANewerCommitIsFetched(t *testing.T) {
+	t.Parallel()
+	l := lab.Start(t)
+	for range 4 {
+		t.Run("", func(t *testing.T) {
+			t.Parallel()
+			s := held(t, l, waits)
+			started := s.startUnready(t)
+			s.moveTo(t, s.push(t, "three"))
+			s.becomeReady(t)
+
+			end := s.follow(t, s.client, started)
+
+			assert.Equal(t, applier.StateSucceeded, end.State, "%+v", end)
+			stands := s.get(t)
+			applied, _, _ := unstructured.NestedString(stands.Object, "status", "lastAppliedRevision")
+			assert.Equal(t, applied, end.AppliedRevision)
+			assert.Equal(t, end.AppliedCommit != started.Commit, end.Reason == applier.ReasonAppliedOther)
+			assert.Equal(t, map[bool]string{true: "one", false: "three"}[end.AppliedCommit == started.Commit], s.value(t))
+			s.requireHeld(t)
+		})
+	}
+}
+
+// attempted is the commit that was last attempted.
+func attempted(u *unstructured.Unstructured) string {
+	if u == nil {
+		return ""
+	}
+	revision, _, _ := unstructured.NestedString(u.Object, "status", "lastAttemptedRevision")
+	return gitref.CommitOf(revision)
 }
