@@ -2,6 +2,7 @@ package flux
 
 import (
 	"context"
+	"errors"
 
 	fluxmeta "github.com/fluxcd/pkg/apis/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -54,6 +55,9 @@ func (p patch) body(k kind) *unstructured.Unstructured {
 
 // apply makes one write and returns what it left. The error is that of applier.WriteError.
 func (c *Client) apply(ctx context.Context, k kind, p patch) (*unstructured.Unstructured, error) {
+	if p.of.uid == "" {
+		return nil, errors.New("field .metadata.uid is missing, without which a write could create the object")
+	}
 	manager := p.manager
 	if manager == "" {
 		manager = c.options.FieldManager
