@@ -1,13 +1,16 @@
 // Command quickstart shows the main job: it holds a Flux Kustomization, pushes a commit, asks for it to be applied, and prints each
 // step of the operation until it has ended and the Kustomization is suspended again.
 //
-//	quickstart -kubeconfig FILE [-kustomization NAMESPACE/NAME] [-broken | -commit HASH]
+//	quickstart
+//	quickstart -kubeconfig FILE [-kustomization NAMESPACE/NAME] [-broken | -commit HASH] [-release]
 //
-// It pushes with the git command, as whoever runs it, to the repository that the Kustomization applies. With -broken it pushes a
+// Without a flag it runs on an embedded cluster with a simulated Flux, and shows a commit that is applied and one that fails.
+//
+// With -kubeconfig it runs on a real cluster. It pushes with the git command, as whoever runs it, to the repository that the Kustomization applies. With -broken it pushes a
 // manifest that cannot be built, to show how a failure ends; the next run without it repairs that. With -commit it pushes
 // nothing and asks for a commit that is there. The Kustomization stays held afterwards; -release hands it back.
 //
-// The exit status is 0 if the commit was applied, and 1 otherwise.
+// The exit status is 0 if the commit was applied, and 1 otherwise; on the embedded cluster, if all went as shown.
 package main
 
 import (
@@ -50,6 +53,9 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	if o.kubeconfig == "" {
+		return runEmbedded(ctx, os.Stdout, o)
+	}
 	return runOnCluster(ctx, os.Stdout, o)
 }
 
@@ -57,7 +63,7 @@ func parse(args []string) (options, error) {
 	var o options
 	var kustomization string
 	flags := flag.NewFlagSet("quickstart", flag.ContinueOnError)
-	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "reach the cluster that this `file` names")
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "run on the cluster that this `file` names instead of the embedded one")
 	flags.StringVar(&kustomization, "kustomization", "demo/app", "the Kustomization to ask, as `namespace/name`")
 	flags.StringVar(&o.commit, "commit", "", "ask for this `hash` instead of pushing a commit")
 	flags.BoolVar(&o.broken, "broken", false, "push a manifest that cannot be built")
@@ -71,8 +77,8 @@ func parse(args []string) (options, error) {
 		return o, fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	case !ok || namespace == "" || name == "":
 		return o, fmt.Errorf("-kustomization %q is not namespace/name", kustomization)
-	case o.kubeconfig == "":
-		return o, errors.New("-kubeconfig is required: go -C examples/lab run . up brings up a cluster and prints its file")
+	case o.kubeconfig == "" && (o.commit != "" || o.broken || o.release):
+		return o, errors.New("this needs -kubeconfig: go -C examples/lab run . up brings up a cluster and prints its file")
 	case o.broken && o.commit != "":
 		return o, errors.New("-broken pushes a commit and -commit does not: choose one")
 	}

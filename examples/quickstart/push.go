@@ -19,6 +19,8 @@ import (
 	"github.com/gitops-applier/gitops-applier/applier/gitref"
 )
 
+var kustomizations = schema.GroupVersionResource{Group: "kustomize.toolkit.fluxcd.io", Version: "v1", Resource: "kustomizations"}
+
 // manifestFile is the one file that this program writes in a repository.
 const manifestFile = "gitops-applier-quickstart.yaml"
 
@@ -35,8 +37,7 @@ const brokenManifest = "apiVersion: v1\nkind: ConfigMap\nmetadata: [this is no m
 
 // pushTo commits a manifest into the folder that the Kustomization applies, and pushes it.
 func pushTo(ctx context.Context, connection dynamic.Interface, o options, source *applier.Source) (string, error) {
-	resource := schema.GroupVersionResource{Group: "kustomize.toolkit.fluxcd.io", Version: "v1", Resource: "kustomizations"}
-	ks, err := connection.Resource(resource).Namespace(o.kustomization.Namespace).Get(ctx, o.kustomization.Name, metav1.GetOptions{})
+	ks, err := connection.Resource(kustomizations).Namespace(o.kustomization.Namespace).Get(ctx, o.kustomization.Name, metav1.GetOptions{})
 	if err != nil {
 		return "", err
 	}
