@@ -2,14 +2,17 @@ package argocd
 
 import (
 	"fmt"
+	"strconv"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gitops-applier/gitops-applier/applier"
+	"github.com/gitops-applier/gitops-applier/applier/gitref"
 )
 
-// skipReconcile is the annotation that makes the controller pass over an Application.
+// skipReconcile is the annotation that makes the controller pass over an Application where strconv.ParseBool takes its value for
+// true (3.2.11, canProcessApp).
 const skipReconcile = "argocd.argoproj.io/skip-reconcile"
 
 // application is what an Application shows, as far as this package reads it.
@@ -58,6 +61,8 @@ type operation struct {
 
 // state is a status.operationState.
 type state struct {
+	// raw is the record as read.
+	raw       map[string]any
 	operation operation
 	phase     string
 	message   string
@@ -69,13 +74,14 @@ type state struct {
 
 func parseApplication(u *unstructured.Unstructured, infoKey string) (application, error) {
 	f := applier.FieldsOf(u)
+	skipped, _ := strconv.ParseBool(u.GetAnnotations()[skipReconcile])
 	app := application{
 		read:            u,
 		name:            types.NamespacedName{Namespace: u.GetNamespace(), Name: u.GetName()},
 		uid:             u.GetUID(),
 		resourceVersion: u.GetResourceVersion(),
 		deleting:        u.GetDeletionTimestamp() != nil,
-		skipped:         u.GetAnnotations()[skipReconcile] == "true",
+		skipped:         skipped,
 		source: source{
 			present:        f.Has("spec", "source"),
 			repository:     applier.Field[string](f, "spec", "source", "repoURL"),
@@ -132,9 +138,22 @@ func parseOperation(f *applier.Fields, infoKey string, path ...string) operation
 	return o
 }
 
+// describe says what kind of sync it is.
+func (o operation) describe() string {
+	switch {
+	case o.partial != "":
+		return o.partial
+	case o.revision == "":
+		return "a sync of no named revision"
+	default:
+		return "a sync of " + gitref.Short(o.revision)
+	}
+}
+
 func parseState(f *applier.Fields, infoKey string) *state {
 	path := []string{"status", "operationState"}
 	s := &state{
+		raw:       applier.Field[map[string]any](f, path...),
 		operation: parseOperation(f, infoKey, at(path, "operation")...),
 		phase:     applier.Field[string](f, at(path, "phase")...),
 		message:   applier.Field[string](f, at(path, "message")...),

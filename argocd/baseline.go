@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 )
 
@@ -17,8 +18,8 @@ type baseline struct {
 	Replaced string `json:"replaced,omitempty"`
 }
 
-// maxReplaced bounds the name in a baseline, which others choose.
-const maxReplaced = 200
+// maxReplaced bounds the name in a baseline, which others choose, and of which JSON may make six bytes for each.
+const maxReplaced = 100
 
 // String is what Started.Baseline keeps.
 func (b baseline) String() string {
@@ -36,6 +37,9 @@ func parseBaseline(text string) (b baseline, known bool, err error) {
 	}
 	if err := json.Unmarshal([]byte(text), &b); err != nil {
 		return baseline{}, false, fmt.Errorf("the operation's baseline is not one of package argocd: %w", err)
+	}
+	if b.ResourceVersion == "" {
+		return baseline{}, false, errors.New("the operation's baseline is not one of package argocd: it has no resourceVersion")
 	}
 	return b, true, nil
 }

@@ -26,10 +26,12 @@ import (
 // being deleted.
 func (c *Client) Progress(ctx context.Context, ref types.NamespacedName, s *applier.Started) (applier.Progress, error) {
 	named := c.named(ref)
-	if s.Outcome == applier.OutcomeCurrent {
+	switch {
+	case s.Outcome == applier.OutcomeCurrent:
 		return applier.Progress{State: applier.StateSucceeded, Reason: applier.ReasonCurrent, AppliedCommit: s.Commit}, nil
-	}
-	if s.Token == "" {
+	case s.Outcome != applier.OutcomeSyncRequested:
+		return applier.Progress{}, fmt.Errorf("%s: the operation's outcome %q is not one of package argocd", named, s.Outcome)
+	case s.Token == "":
 		return applier.Progress{}, fmt.Errorf("%s: the operation has no token: it is not one of Request", named)
 	}
 	before, known, err := parseBaseline(s.Baseline)
@@ -97,12 +99,13 @@ func (f following) unseen(app application) applier.Progress {
 	if f.known && !f.started.Overdue && notLater(app.resourceVersion, f.before.ResourceVersion) {
 		return f.progress(applier.StateRequested, "%s does not show the sync of %s yet", f.named, applier.DescribeCommit(f.started.Commit))
 	}
-	cameBack := f.known && f.before.State != "" && fingerprint(app.state.identity()) == f.before.State
+	// The update removes the record that stood before, so where that stands again, or still, nothing ran for this request.
+	unchanged := f.known && fingerprint(app.state.identity()) == f.before.State
 	switch {
-	case cameBack && !doubtful:
+	case unchanged && app.state != nil && !doubtful:
 		return f.failed(applier.ReasonSwallowed, "%s went on with the previous operation and dropped this one: %s was not synced for it",
 			f.named, applier.DescribeCommit(f.started.Commit))
-	case cameBack || app.state == nil && doubtful:
+	case unchanged && doubtful && (app.state != nil || app.operation == nil):
 		return f.failed(applier.ReasonNotRun, "%s did not run for this request", f.named)
 	default:
 		return f.failed(applier.ReasonSuperseded, "the record of this sync of %s is gone, removed or replaced by another's, and what it applied is not known", f.named)
@@ -122,8 +125,10 @@ const controllerJustStarted = "InvalidSpecError: Application referencing project
 // outcome judges a completed operation.
 func (f following) outcome(s *state) applier.Progress {
 	switch {
-	case s.operation.partial != "":
-		return f.failed(applier.ReasonSuperseded, "the record of this sync of %s is that of %s now, which somebody started under its token", f.named, s.operation.partial)
+	case s.operation.partial != "" || s.operation.revision != f.started.Commit:
+		// An operation without info of its own inherits that of the one before (3.2.11).
+		return f.failed(applier.ReasonSuperseded, "the record of this sync of %s is that of %s now, which somebody started after it, and what it applied is not known",
+			f.named, s.operation.describe())
 	case s.phase == phaseSucceeded && s.synced == "":
 		return f.failed(applier.ReasonInterrupted, "%s reports success and not what it synced: %s", f.named, s.message)
 	case s.phase == phaseSucceeded:

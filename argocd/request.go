@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -34,12 +35,15 @@ func (c *Client) Request(ctx context.Context, ref types.NamespacedName, ask appl
 		return applier.Started{}, fmt.Errorf("%s: %w", c.named(ref), err)
 	}
 	r := request{client: c, ask: ask, named: c.named(ref)}
+	if ask.Commit == "" {
+		if _, err := r.askable(ctx, ref); err != nil {
+			return applier.Started{}, err
+		}
+		return applier.Started{Outcome: applier.OutcomeCurrent}, nil
+	}
 	app, orphan, err := r.awaitTurn(ctx, ref)
 	if err != nil {
 		return applier.Started{}, err
-	}
-	if ask.Commit == "" {
-		return applier.Started{Outcome: applier.OutcomeCurrent}, nil
 	}
 	r.first = app.uid
 	if orphan {
@@ -152,16 +156,16 @@ func (r request) awaitTurn(ctx context.Context, ref types.NamespacedName) (app a
 	}
 	waiting, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	unchanged, since := app.orphaned(), app.state.identity()
+	first, unchanged := app, app.orphaned()
 	err = applier.AwaitObject(waiting, r.client.resource(ref), ref.Name, r.client.options.PollInterval, func(u *unstructured.Unstructured) (bool, error) {
 		app, err := parseApplication(u, r.client.options.InfoKey)
-		unchanged = unchanged && app.orphaned() && app.state.identity() == since
+		unchanged = unchanged && app.orphaned() && app.sameRecord(first)
 		return !app.busy() || !r.ask.IsCurrent(), err
 	})
 	switch {
 	case ctx.Err() != nil:
 		return app, false, fmt.Errorf("%w: %w", r.busyError(app, 0), context.Cause(ctx))
-	case err != nil && waiting.Err() == nil:
+	case err != nil && waiting.Err() == nil && !errors.Is(err, applier.ErrObjectGone):
 		return application{}, false, fmt.Errorf("cannot wait for %s: %w", r.named, err)
 	case !r.ask.IsCurrent():
 		return app, false, r.stale()
@@ -171,7 +175,7 @@ func (r request) awaitTurn(ctx context.Context, ref types.NamespacedName) (app a
 	switch {
 	case err != nil || !app.busy():
 		return app, false, err
-	case expired && unchanged && app.orphaned() && app.state.identity() == since:
+	case expired && unchanged && app.orphaned() && app.sameRecord(first):
 		return app, true, nil
 	default:
 		return app, false, r.busyError(app, wait)
@@ -195,13 +199,19 @@ func (app application) busy() bool {
 // orphaned reports whether a record is left in progress without its operation. The controller processes it no further.
 func (app application) orphaned() bool { return app.operation == nil && app.busy() }
 
+// sameRecord reports whether the record of an operation is that of other, to the letter.
+func (app application) sameRecord(other application) bool {
+	return app.state != nil && other.state != nil && reflect.DeepEqual(app.state.raw, other.state.raw)
+}
+
 func (r request) busyError(app application, waited time.Duration) error {
-	what, initiator := "an operation is asked for", ""
+	what, initiator, mend := "an operation is asked for", "", "let it end, or terminate it"
 	switch {
 	case app.operation != nil:
 		initiator = app.operation.initiator
 	case app.state != nil:
 		initiator = app.state.operation.initiator
+		mend = "somebody removed its .operation, so it goes no further: a request that finds it unchanged for all of its wait replaces it"
 	}
 	if app.state != nil && !app.state.completed() {
 		what = fmt.Sprintf("an operation is %s since %s (%s)", app.state.phase, app.state.startedAt, app.state.message)
@@ -212,5 +222,5 @@ func (r request) busyError(app application, waited time.Duration) error {
 	if waited > 0 {
 		what = fmt.Sprintf("after %s, %s", waited, what)
 	}
-	return fmt.Errorf("%s was not asked: %s, started by %s: let it end, or terminate it", r.named, what, initiator)
+	return fmt.Errorf("%s was not asked: %s, started by %s: %s", r.named, what, initiator, mend)
 }

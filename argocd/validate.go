@@ -74,21 +74,27 @@ func (c *Client) unreadable(ref types.NamespacedName, err error) applier.Verdict
 
 // judge says whether app can be asked for one commit.
 func (c *Client) judge(app application) applier.Verdict {
-	verdict := c.judgeSource(app)
+	verdict := c.judgeObject(app)
+	if verdict.OK {
+		verdict = c.judgeSource(app)
+	}
+	if verdict.OK && app.policy.automated {
+		verdict = refuse(applier.ReasonAutomatedSyncEnabled, "%s syncs on its own and would undo a sync of an older commit: "+
+			"set spec.syncPolicy.automated.enabled to false, or remove automated", c.named(app.name))
+	}
 	verdict.Source = &applier.Source{URL: gitref.Redact(app.source.repository), Revision: app.source.targetRevision}
+	return verdict
+}
+
+func (c *Client) judgeObject(app application) applier.Verdict {
 	named := c.named(app.name)
 	switch {
 	case app.deleting:
 		return refuse(applier.ReasonDeleting, "%s is being deleted", named)
 	case app.skipped:
 		return refuse(applier.ReasonReconcileSkipped, "%s is passed over by its controller: remove the annotation %s", named, skipReconcile)
-	case !verdict.OK:
-		return verdict
-	case app.policy.automated:
-		verdict.OK, verdict.Reason = false, applier.ReasonAutomatedSyncEnabled
-		verdict.Message = named + " syncs on its own and would undo a sync of an older commit: set spec.syncPolicy.automated.enabled to false, or remove automated"
 	}
-	return verdict
+	return applier.Verdict{OK: true}
 }
 
 func (c *Client) judgeSource(app application) applier.Verdict {
