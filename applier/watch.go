@@ -81,8 +81,11 @@ func (w *objectWatch) once(ctx context.Context) (opened, refused bool) {
 		case <-ctx.Done():
 			return true, false
 		case <-reread.C:
-			if refused := w.read(ctx); refused {
+			switch w.read(ctx) {
+			case AbsenceForbidden:
 				return true, true
+			case AbsenceUnknown, AbsenceNotServed:
+				reread.Reset(rereadAfter)
 			}
 		case event, ok := <-watcher.ResultChan():
 			if !ok || event.Type == watch.Error {
@@ -95,18 +98,17 @@ func (w *objectWatch) once(ctx context.Context) (opened, refused bool) {
 	}
 }
 
-// read shows what stands. A read that failed shows nothing, and the next event or renewal does.
-func (w *objectWatch) read(ctx context.Context) (refused bool) {
+// read shows what stands, if it could be read.
+func (w *objectWatch) read(ctx context.Context) Absence {
 	object, err := w.resource.Get(ctx, w.name, metav1.GetOptions{})
-	switch AbsenceOf(err) {
+	absence := AbsenceOf(err)
+	switch absence {
 	case AbsenceNone:
 		w.show(object)
 	case AbsenceNotFound:
 		w.show(nil)
-	case AbsenceForbidden:
-		return true
 	}
-	return false
+	return absence
 }
 
 // take shows what an event says, if it is of the object.
