@@ -159,30 +159,42 @@ func TestAControllerThatStopsInTheMiddleOfARunEndsTheOperationAllTheSame(t *test
 	}
 }
 
+// What stood before is not taken for what this request did, whether it was a success or a failure.
 func TestAnOperationSuspendedBeforeTheControllerSawItDidNotRun(t *testing.T) {
 	l := lab.Alone(t)
-	s := held(t, l)
-	commit := s.push(t, "two")
-	require.NoError(t, s.client.Prefetch(t.Context(), s.ref, s.ref, commit))
-	l.WaitFor(t, lab.GitRepositories, s.ns, "app", lab.Fetched(commit))
+	well, broken := held(t, l), held(t, l)
+	end, err := broken.apply(t, broken.ask(broken.repo.Commit(t, lab.Files{"cm.yaml": "kind: ConfigMap"})))
+	require.ErrorIs(t, err, applier.ErrFailed)
+	require.Equal(t, "BuildFailed", end.Reason)
 
+	subjects := []*subject{well, broken}
+	commits, operations := make([]string, len(subjects)), make([]applier.Started, len(subjects))
+	for i, s := range subjects {
+		commits[i] = s.push(t, "two")
+		require.NoError(t, s.client.Prefetch(t.Context(), s.ref, s.ref, commits[i]))
+		l.WaitFor(t, lab.GitRepositories, s.ns, "app", lab.Fetched(commits[i]))
+	}
 	l.KustomizeController.Stop(t)
-	started, err := s.client.Request(t.Context(), s.ref, s.ask(commit))
-	require.NoError(t, err)
-	started.Overdue = true
-	progress, err := s.client.Progress(t.Context(), s.ref, &started)
-	require.NoError(t, err)
-	assert.Equal(t, applier.StateSettling, progress.State)
+	for i, s := range subjects {
+		operations[i], err = s.client.Request(t.Context(), s.ref, s.ask(commits[i]))
+		require.NoError(t, err)
+		operations[i].Overdue = true
+		progress, err := s.client.Progress(t.Context(), s.ref, &operations[i])
+		require.NoError(t, err)
+		assert.Equal(t, applier.StateSettling, progress.State)
+	}
 	l.KustomizeController.Start(t)
-	end := s.followed(t, &started, nil)
 
-	assert.Equal(t, applier.StateFailed, end.State)
-	assert.Equal(t, applier.ReasonNotRun, end.Reason)
-	assert.Equal(t, "one", s.value(t))
-	s.requireHeld(t)
-	end, err = s.apply(t, s.ask(commit))
-	require.NoError(t, err)
-	assert.Equal(t, commit, end.AppliedCommit)
+	for i, s := range subjects {
+		end := s.followed(t, &operations[i], nil)
+		assert.Equal(t, applier.StateFailed, end.State)
+		assert.Equal(t, applier.ReasonNotRun, end.Reason, end.Message)
+		assert.Equal(t, "one", s.value(t))
+		s.requireHeld(t)
+		end, err = s.apply(t, s.ask(commits[i]))
+		require.NoError(t, err)
+		assert.Equal(t, commits[i], end.AppliedCommit)
+	}
 }
 
 // waits makes a Kustomization wait for the health of what it applies, as long as Flux at least does.
