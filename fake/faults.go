@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -77,10 +76,10 @@ func (f *fault) strikes(r Request) bool {
 }
 
 // answer has the server process a request, with whatever faults strike it.
-func (v *View) answer(r *http.Request, parsed *apiserver.Request, request *Request, faults []*fault) (*apiserver.Response, error) {
+func (v *View) answer(ctx context.Context, parsed *apiserver.Request, request *Request, faults []*fault) (*apiserver.Response, error) {
 	seen := v.snapshot(request)
 	for _, f := range faults {
-		if err := sleep(r, f.Delay); err != nil {
+		if err := sleep(ctx, f.Delay); err != nil {
 			return nil, err
 		}
 		if f.Before != nil {
@@ -92,13 +91,15 @@ func (v *View) answer(r *http.Request, parsed *apiserver.Request, request *Reque
 			return failure(f.Err)
 		}
 	}
-	if v.cluster.stopped.Load() {
+	switch {
+	case v.isCut():
+		return nil, ErrCut
+	case v.cluster.stopped.Load():
 		return nil, refused()
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
 	}
-	if err := r.Context().Err(); err != nil {
-		return nil, err
-	}
-	response := v.cluster.server.Serve(r.Context(), parsed)
+	response := v.cluster.server.Serve(ctx, parsed)
 	for _, f := range faults {
 		if f.After != nil {
 			f.After(seen)
@@ -106,13 +107,10 @@ func (v *View) answer(r *http.Request, parsed *apiserver.Request, request *Reque
 	}
 	for _, f := range faults {
 		if f.Lost != nil {
-			if response.Stream != nil {
-				_ = response.Stream.Close()
-			}
-			return nil, f.Lost
+			return response, f.Lost
 		}
 		if response.Stream != nil && (f.EndWatch || f.SilenceWatch) {
-			response.Stream = newCutStream(r.Context(), response.Stream, f.Events, f.SilenceWatch)
+			response.Stream = newCutStream(ctx, response.Stream, f.Events, f.SilenceWatch)
 		}
 	}
 	return response, nil
@@ -174,7 +172,7 @@ func (s *cutStream) end() error {
 	}
 	select {
 	case <-s.ctx.Done():
-		return s.ctx.Err()
+		return context.Cause(s.ctx)
 	case <-s.closed:
 		return io.EOF
 	}

@@ -2,6 +2,7 @@ package fake
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -29,12 +30,14 @@ type View struct {
 	mu       sync.Mutex
 	requests []*Request
 	faults   []*fault
+	cut      bool
+	watches  map[*openWatch]struct{}
 }
 
 var _ dynamic.Interface = (*View)(nil)
 
 func newView(c *Cluster, user string, allowed func(authorizationv1.ResourceAttributes) bool) *View {
-	v := &View{cluster: c, user: user, allowed: allowed}
+	v := &View{cluster: c, user: user, allowed: allowed, watches: map[*openWatch]struct{}{}}
 	client, err := dynamic.NewForConfig(v.Config())
 	if err != nil {
 		panic(fmt.Sprintf("fake: client for a view: %v", err))
@@ -72,15 +75,35 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	v := (*View)(t)
+	if v.isCut() {
+		return nil, ErrCut
+	}
 	parsed.User, parsed.Allowed = v.user, v.allowed
 	request, faults := v.record(parsed)
-	response, err := v.answer(r, parsed, request, faults)
+	ctx, watch := r.Context(), (*openWatch)(nil)
+	if request.Verb == "watch" {
+		ctx, watch = v.open(ctx)
+	}
+	response, err := v.answer(ctx, parsed, request, faults)
+	if err == nil && v.isCut() {
+		err = ErrCut
+	}
 	if err != nil {
+		if response != nil && response.Stream != nil {
+			_ = response.Stream.Close()
+		}
+		watch.close()
 		return nil, err
 	}
 	v.mu.Lock()
 	request.Code = response.Code
 	v.mu.Unlock()
+	if response.Stream != nil {
+		watch.ReadCloser = response.Stream
+		response.Stream = watch
+	} else {
+		watch.close()
+	}
 	return httpResponse(r, response), nil
 }
 
@@ -107,7 +130,7 @@ func refused() error {
 }
 
 // sleep waits, unless the request is given up before.
-func sleep(r *http.Request, d time.Duration) error {
+func sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return nil
 	}
@@ -116,7 +139,7 @@ func sleep(r *http.Request, d time.Duration) error {
 	select {
 	case <-timer.C:
 		return nil
-	case <-r.Context().Done():
-		return r.Context().Err()
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }

@@ -150,7 +150,7 @@ func (r *Request) object(v *version, directive string) (*unstructured.Unstructur
 		return nil, undecodable(v, object, r.Body, err)
 	}
 	if directive == metav1.FieldValidationStrict && len(complaints) > 0 {
-		return nil, undecodable(v, object, r.Body, strictError(complaints))
+		return nil, refused(v, object, strictError(complaints))
 	}
 	if directive != metav1.FieldValidationIgnore {
 		r.warn(complaints...)
@@ -179,14 +179,24 @@ func strictError(complaints []string) error {
 	return fmt.Errorf("strict decoding error: %s", strings.Join(complaints, ", "))
 }
 
+// refused is the error for a body that was decoded, but has fields that it must not have.
+func refused(v *version, object *unstructured.Unstructured, err error) error {
+	as := v.kind.names.Kind
+	if _, custom := v.kind.rules.(*customRules); custom {
+		as = object.GetKind()
+	}
+	return cannotHandle(object, as, err)
+}
+
+func cannotHandle(object *unstructured.Unstructured, as string, err error) error {
+	gvk := object.GroupVersionKind()
+	return apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", gvk.Kind, gvk.Version, as, err))
+}
+
 // undecodable is the error for a body that could not be decoded; the object is what could be read of it, or nil.
 func undecodable(v *version, object *unstructured.Unstructured, body []byte, err error) error {
 	if object != nil && object.GetKind() != "" {
-		gvk, as := object.GroupVersionKind(), v.kind.names.Kind
-		if _, custom := v.kind.rules.(*customRules); custom {
-			as = gvk.Kind
-		}
-		return apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", gvk.Kind, gvk.Version, as, err))
+		return cannotHandle(object, v.kind.names.Kind, err)
 	}
 	summary := "<empty>"
 	if len(body) > 0 {

@@ -83,7 +83,7 @@ func selectable(v *version, e *entry) fields.Set {
 		set["metadata.namespace"] = e.meta().GetNamespace()
 	}
 	object := e.object
-	if v != v.kind.storage {
+	if v != v.kind.store().storage {
 		if u, err := e.as(v); err == nil {
 			object = u.Object
 		}

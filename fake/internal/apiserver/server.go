@@ -39,11 +39,12 @@ func (s *Server) Serve(ctx context.Context, r *Request) *Response {
 		return s.discover(r)
 	}
 	v := s.find(r)
-	if err := r.authorize(r.Verb); err != nil {
-		return ErrorResponse(err)
-	}
+	// Everybody may ask what they may do.
 	if isReview(r) {
 		return s.review(r)
+	}
+	if err := r.authorize(r.Verb); err != nil {
+		return ErrorResponse(err)
 	}
 	switch {
 	case v == nil:

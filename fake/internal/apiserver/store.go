@@ -118,7 +118,7 @@ func (e *entry) json(v *version) ([]byte, error) {
 		return data, nil
 	}
 	object := e.object
-	if v != v.kind.storage {
+	if v != v.kind.store().storage {
 		u, err := e.as(v)
 		if err != nil {
 			return nil, err

@@ -251,7 +251,7 @@ func (b *stream) wait() error {
 	case <-b.timer.C:
 		return io.EOF
 	case <-b.ctx.Done():
-		return b.ctx.Err()
+		return context.Cause(b.ctx)
 	}
 }
 
