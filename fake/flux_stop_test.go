@@ -23,18 +23,18 @@ func TestARunThatIsCutOffNeverReportsItsToken(t *testing.T) {
 		seen := w.watch(kustomizations, "app")
 		seen()
 		w.flux.Kustomize.Stop()
-		assert.Empty(t, seen(), "no status is written")
+		assert.Empty(w, seen(), "no status is written")
 		w.hold(true, "susp")
 		w.after(time.Second)
 		remove()
 		w.flux.Kustomize.Start()
 		w.after(3 * time.Minute)
-		assert.Equal(t,
+		assert.Equal(w,
 			"gen=4 og=2 handled=susp Ready=Unknown/Progressing@3 Reconciling=True/Progressing@3 (Running health checks) Healthy=Unknown/Progressing@3 att=one app=one",
 			w.ks("app"))
 		w.hold(false, "repair")
 		synctest.Wait()
-		assert.Equal(t, "gen=5 og=5 handled=repair Ready=True/ReconciliationSucceeded@5 Healthy=True/Succeeded@5 att=one app=one", w.ks("app"))
+		assert.Equal(w, "gen=5 og=5 handled=repair Ready=True/ReconciliationSucceeded@5 Healthy=True/Succeeded@5 att=one app=one", w.ks("app"))
 	})
 }
 
@@ -46,12 +46,12 @@ func TestAControllerCanBeStoppedFromWithinAStep(t *testing.T) {
 		w.flux.Inject(fake.StepFault{Step: fake.BuildStep, Nth: 1, Do: w.flux.Kustomize.Stop})
 		w.stamp(gitRepositories, "app", "fetch")
 		synctest.Wait()
-		assert.False(t, w.flux.Kustomize.Running())
-		assert.Contains(t, w.ks("app"), "Ready=Unknown/Progressing")
-		assert.Equal(t, "one", w.data("cm"))
+		assert.False(w, w.flux.Kustomize.Running())
+		assert.Contains(w, w.ks("app"), "Ready=Unknown/Progressing")
+		assert.Equal(w, "one", w.data("cm"))
 		w.flux.Start()
 		synctest.Wait()
-		assert.Equal(t, "two", w.data("cm"), "a controller that starts reconciles everything")
+		assert.Equal(w, "two", w.data("cm"), "a controller that starts reconciles everything")
 	})
 }
 
@@ -64,16 +64,16 @@ func TestAnArtifactIsAskedForAsLongAsSourceControllerIsDown(t *testing.T) {
 		w.after(time.Second)
 		w.hold(true, "susp")
 		w.after(213 * time.Second)
-		assert.Contains(t, w.ks("app"), "Ready=Unknown/Progressing")
+		assert.Contains(w, w.ks("app"), "Ready=Unknown/Progressing")
 		w.after(time.Second)
-		assert.Contains(t, w.ks("app"), "handled=susp Ready=False/ArtifactFailed")
-		assert.Contains(t, w.message(kustomizations, "app", "Ready"), "giving up after 10 attempt(s)")
+		assert.Contains(w, w.ks("app"), "handled=susp Ready=False/ArtifactFailed")
+		assert.Contains(w, w.message(kustomizations, "app", "Ready"), "giving up after 10 attempt(s)")
 
 		w.hold(false, "go again")
 		w.after(4 * time.Second)
 		w.flux.Source.Start()
 		w.after(time.Second)
-		assert.Contains(t, w.ks("app"), "handled=go again Ready=True")
+		assert.Contains(w, w.ks("app"), "handled=go again Ready=True")
 	})
 }
 
@@ -84,10 +84,10 @@ func TestATokenStampedWhileTheControllerIsDownIsHandledOnceItIsUp(t *testing.T) 
 		w.flux.Kustomize.Stop()
 		w.stamp(kustomizations, "app", "go")
 		w.after(time.Minute)
-		assert.NotContains(t, w.ks("app"), "handled")
+		assert.NotContains(w, w.ks("app"), "handled")
 		w.flux.Kustomize.Start()
 		synctest.Wait()
-		assert.Contains(t, w.ks("app"), "handled=go Ready=True")
+		assert.Contains(w, w.ks("app"), "handled=go Ready=True")
 	})
 }
 
@@ -99,8 +99,8 @@ func TestTheControllersAreNoConcernOfTheUsersFaultsAndRecord(t *testing.T) {
 		w.cluster.Inject(fake.Fault{Err: assert.AnError})
 		w.push("two", value("two"))
 		w.after(2 * time.Hour)
-		assert.Empty(t, w.cluster.Requests())
-		assert.Equal(t, "two", func() string {
+		assert.Empty(w, w.cluster.Requests())
+		assert.Equal(w, "two", func() string {
 			other := *w
 			other.cluster = &fake.Cluster{View: w.cluster.As("other", nil)}
 			return other.data("cm")
@@ -118,8 +118,8 @@ func TestWatchesThatEndAreOpenedAgain(t *testing.T) {
 		w.push("two", value("two"))
 		w.stamp(gitRepositories, "app", "fetch")
 		w.after(time.Second)
-		assert.Equal(t, "two", w.data("cm"))
-		assert.Len(t, seen(), 1, "a watch of the test's ended as well")
+		assert.Equal(w, "two", w.data("cm"))
+		assert.Len(w, seen(), 1, "a watch of the test's ended as well")
 	})
 }
 

@@ -62,12 +62,12 @@ func TestWhatIsBuilt(t *testing.T) {
 				synctest.Wait()
 				w.kustomization(set(test.path, "spec", "path"))
 				synctest.Wait()
-				require.Contains(t, w.ks("app"), "Ready=True", w.message(kustomizations, "app", "Ready"))
+				require.Contains(w, w.ks("app"), "Ready=True", w.message(kustomizations, "app", "Ready"))
 				got := map[string]string{}
 				for name := range test.want {
 					got[name] = w.data(name)
 				}
-				assert.Equal(t, test.want, got)
+				assert.Equal(w, test.want, got)
 			})
 		})
 	}
@@ -104,8 +104,8 @@ func TestWhatCannotBeAppliedFails(t *testing.T) {
 				}
 				w.create(kustomizations, ks)
 				synctest.Wait()
-				assert.Contains(t, w.ks("app"), "Ready=False/"+test.reason)
-				assert.Regexp(t, test.want, w.message(kustomizations, "app", "Ready"))
+				assert.Contains(w, w.ks("app"), "Ready=False/"+test.reason)
+				assert.Regexp(w, test.want, w.message(kustomizations, "app", "Ready"))
 			})
 		})
 	}
@@ -118,17 +118,17 @@ func TestNothingOfAStageIsAppliedIfOneObjectIsRefused(t *testing.T) {
 		w.push("two", fake.Files{"a.yaml": configMap("a", "1"), "role.yaml": clusterRole, "svc.yaml": invalidService})
 		w.stamp(gitRepositories, "app", "fetch")
 		synctest.Wait()
-		assert.Contains(t, w.ks("app"), "Ready=False/ReconciliationFailed")
-		assert.Empty(t, w.data("a"), "of the same stage")
-		_, err := w.cluster.Resource(clusterRoles).Get(t.Context(), "viewer", metav1.GetOptions{})
-		assert.NoError(t, err, "of the stage before")
-		assert.Equal(t, []any{map[string]any{"id": "team-a_cm__ConfigMap", "v": "v1"}}, w.inventory())
-		assert.Contains(t, w.message(kustomizations, "app", "Ready"), "\nClusterRole/viewer created\n")
+		assert.Contains(w, w.ks("app"), "Ready=False/ReconciliationFailed")
+		assert.Empty(w, w.data("a"), "of the same stage")
+		_, err := w.cluster.Resource(clusterRoles).Get(w.Context(), "viewer", metav1.GetOptions{})
+		assert.NoError(w, err, "of the stage before")
+		assert.Equal(w, []any{map[string]any{"id": "team-a_cm__ConfigMap", "v": "v1"}}, w.inventory())
+		assert.Contains(w, w.message(kustomizations, "app", "Ready"), "\nClusterRole/viewer created\n")
 
 		w.delete(kustomizations, "app")
 		synctest.Wait()
-		_, err = w.cluster.Resource(clusterRoles).Get(t.Context(), "viewer", metav1.GetOptions{})
-		assert.NoError(t, err, "what is in no inventory is never pruned")
+		_, err = w.cluster.Resource(clusterRoles).Get(w.Context(), "viewer", metav1.GetOptions{})
+		assert.NoError(w, err, "what is in no inventory is never pruned")
 	})
 }
 
@@ -143,14 +143,14 @@ func TestWhatIsAppliedCarriesItsKustomizationAndItsManager(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.applied()
 		cm := w.get(configMaps, "cm")
-		assert.Equal(t, map[string]string{"kustomize.toolkit.fluxcd.io/name": "app", "kustomize.toolkit.fluxcd.io/namespace": team}, cm.GetLabels())
-		require.Len(t, cm.GetManagedFields(), 1)
-		assert.Equal(t, "kustomize-controller", cm.GetManagedFields()[0].Manager)
-		assert.Equal(t, metav1.ManagedFieldsOperationApply, cm.GetManagedFields()[0].Operation)
+		assert.Equal(w, map[string]string{"kustomize.toolkit.fluxcd.io/name": "app", "kustomize.toolkit.fluxcd.io/namespace": team}, cm.GetLabels())
+		require.Len(w, cm.GetManagedFields(), 1)
+		assert.Equal(w, "kustomize-controller", cm.GetManagedFields()[0].Manager)
+		assert.Equal(w, metav1.ManagedFieldsOperationApply, cm.GetManagedFields()[0].Operation)
 
 		w.stamp(kustomizations, "app", "again")
 		synctest.Wait()
-		assert.Equal(t, cm.GetResourceVersion(), w.get(configMaps, "cm").GetResourceVersion(), "what has not changed is not written")
+		assert.Equal(w, cm.GetResourceVersion(), w.get(configMaps, "cm").GetResourceVersion(), "what has not changed is not written")
 	})
 }
 
@@ -163,14 +163,14 @@ func TestWhatDisappearsIsPruned(t *testing.T) {
 		synctest.Wait()
 		w.kustomization()
 		synctest.Wait()
-		require.Equal(t, "2", w.data("b"))
+		require.Equal(w, "2", w.data("b"))
 		w.repo.Remove("b.yaml", "kept.yaml")
 		w.stamp(gitRepositories, "app", "fetch")
 		synctest.Wait()
-		assert.Equal(t, "1", w.data("a"))
-		assert.Empty(t, w.data("b"))
-		assert.Equal(t, "kept", w.data("kept"))
-		assert.Len(t, w.inventory(), 1)
+		assert.Equal(w, "1", w.data("a"))
+		assert.Empty(w, w.data("b"))
+		assert.Equal(w, "kept", w.data("kept"))
+		assert.Len(w, w.inventory(), 1)
 	})
 }
 
@@ -183,9 +183,9 @@ func TestDeletingAKustomizationPrunesUnlessItIsSuspended(t *testing.T) {
 			synctest.Wait()
 			w.delete(kustomizations, "app")
 			synctest.Wait()
-			_, err := w.cluster.Resource(kustomizations).Namespace(team).Get(t.Context(), "app", metav1.GetOptions{})
-			assert.True(t, apierrors.IsNotFound(err), "%v", err)
-			assert.Equal(t, suspended, w.data("cm") == "one")
+			_, err := w.cluster.Resource(kustomizations).Namespace(team).Get(w.Context(), "app", metav1.GetOptions{})
+			assert.True(w, apierrors.IsNotFound(err), "%v", err)
+			assert.Equal(w, suspended, w.data("cm") == "one")
 		})
 	}
 }

@@ -82,7 +82,7 @@ func TestASuspendedKustomizationHandlesATokenAndDoesNothingElse(t *testing.T) {
 				seen := w.watch(kustomizations, "app")
 				seen()
 				test.token(w)
-				assert.Equal(t, test.want, seen())
+				assert.Equal(w, test.want, seen())
 			})
 		})
 	}
@@ -96,11 +96,11 @@ func TestANewKustomizationHandlesItsTokenBeforeItApplies(t *testing.T) {
 		w.after(time.Second)
 		w.kustomization(requested("birth"))
 		synctest.Wait()
-		assert.Equal(t, "gen=1 og=-1 handled=birth", w.ks("app"))
-		assert.Empty(t, w.data("cm"))
+		assert.Equal(w, "gen=1 og=-1 handled=birth", w.ks("app"))
+		assert.Empty(w, w.data("cm"))
 		w.after(750 * time.Millisecond)
-		assert.Equal(t, "gen=1 og=1 handled=birth Ready=True/ReconciliationSucceeded@1 att=one app=one", w.ks("app"))
-		assert.Equal(t, "one", w.data("cm"))
+		assert.Equal(w, "gen=1 og=1 handled=birth Ready=True/ReconciliationSucceeded@1 att=one app=one", w.ks("app"))
+		assert.Equal(w, "one", w.data("cm"))
 	})
 }
 
@@ -118,18 +118,18 @@ func TestAHealthCheckLastsAtLeastHalfAMinuteAndHoldsTokensBack(t *testing.T) {
 		w.after(2 * time.Second)
 		w.hold(true, "susp")
 		w.after(27 * time.Second)
-		assert.Contains(t, w.ks("app"), "handled=hold Ready=Unknown/Progressing", "the suspend cancels nothing")
+		assert.Contains(w, w.ks("app"), "handled=hold Ready=Unknown/Progressing", "the suspend cancels nothing")
 		seen := w.watch(kustomizations, "app")
 		seen()
 		w.after(time.Second)
-		assert.Equal(t, []string{
+		assert.Equal(w, []string{
 			"gen=4 og=2 handled=hold Ready=False/HealthCheckFailed@4 Reconciling=True/ProgressingWithRetry@4 (Running health checks) Healthy=False/HealthCheckFailed@4 att=two app=one",
 			"gen=4 og=2 handled=go Ready=False/HealthCheckFailed@4 Reconciling=True/ProgressingWithRetry@4 (Running health checks) Healthy=False/HealthCheckFailed@4 att=two app=one",
 			"gen=4 og=2 handled=susp Ready=False/HealthCheckFailed@4 Reconciling=True/ProgressingWithRetry@4 (Running health checks) Healthy=False/HealthCheckFailed@4 att=two app=one",
 		}, seen())
-		assert.Equal(t, "health check failed after 30s: timeout waiting for: [ConfigMap/team-a/cm status: 'InProgress', ConfigMap/team-a/other status: 'InProgress']",
+		assert.Equal(w, "health check failed after 30s: timeout waiting for: [ConfigMap/team-a/cm status: 'InProgress', ConfigMap/team-a/other status: 'InProgress']",
 			w.message(kustomizations, "app", "Ready"))
-		assert.Equal(t, "two", w.data("other"), "what failed its health check is applied all the same")
+		assert.Equal(w, "two", w.data("other"), "what failed its health check is applied all the same")
 	})
 }
 
@@ -147,10 +147,10 @@ func TestAnAppliedSpecIsObservedEvenIfItNeverWas(t *testing.T) {
 		w.hold(true, "susp")
 		w.after(10 * time.Second)
 		states := seen()
-		require.Len(t, states, 5)
-		assert.Contains(t, states[2], "gen=4 og=2 handled=hold Ready=True/ReconciliationSucceeded@4", "from a run of generation 3")
-		assert.Contains(t, states[3], "gen=4 og=3 handled=go Ready=True/ReconciliationSucceeded@4")
-		assert.Contains(t, states[4], "gen=4 og=4 handled=susp Ready=True/ReconciliationSucceeded@4")
+		require.Len(w, states, 5)
+		assert.Contains(w, states[2], "gen=4 og=2 handled=hold Ready=True/ReconciliationSucceeded@4", "from a run of generation 3")
+		assert.Contains(w, states[3], "gen=4 og=3 handled=go Ready=True/ReconciliationSucceeded@4")
+		assert.Contains(w, states[4], "gen=4 og=4 handled=susp Ready=True/ReconciliationSucceeded@4")
 	})
 }
 
@@ -165,9 +165,9 @@ func TestATokenStampedDuringARunWaitsForARunOfItsOwn(t *testing.T) {
 		w.after(time.Second)
 		w.stamp(kustomizations, "app", "theirs")
 		w.after(time.Minute)
-		assert.Contains(t, w.ks("app"), "handled=ours Ready=Unknown/Progressing", "the next run began at once")
+		assert.Contains(w, w.ks("app"), "handled=ours Ready=Unknown/Progressing", "the next run began at once")
 		w.after(time.Minute)
-		assert.Contains(t, w.ks("app"), "handled=theirs Ready=True")
+		assert.Contains(w, w.ks("app"), "handled=theirs Ready=True")
 	})
 }
 
@@ -185,8 +185,8 @@ func TestANewRevisionDuringARunIsAppliedAlthoughASuspendCameInBetween(t *testing
 		w.after(10 * time.Second)
 		w.hold(true, "susp")
 		w.after(10 * time.Second)
-		assert.Contains(t, w.ks("app"), "handled=susp Ready=True/ReconciliationSucceeded@4")
-		assert.Contains(t, w.ks("app"), "app=two")
+		assert.Contains(w, w.ks("app"), "handled=susp Ready=True/ReconciliationSucceeded@4")
+		assert.Contains(w, w.ks("app"), "app=two")
 	})
 }
 
@@ -201,9 +201,9 @@ func TestFourWorkersMakeAnIdleKustomizationWait(t *testing.T) {
 		w.after(time.Second)
 		w.hold(true, "hold")
 		w.after(23 * time.Second)
-		assert.NotContains(t, w.ks("app"), "handled")
+		assert.NotContains(w, w.ks("app"), "handled")
 		w.after(time.Second)
-		assert.Contains(t, w.ks("app"), "handled=hold")
+		assert.Contains(w, w.ks("app"), "handled=hold")
 	})
 }
 
@@ -215,14 +215,14 @@ func TestARunThatFailedIsTriedAgainAtTheRetryInterval(t *testing.T) {
 		w.flux.Inject(fake.StepFault{Step: fake.ApplyStep, Nth: 2, Message: "no again"})
 		w.stamp(kustomizations, "app", "go")
 		synctest.Wait()
-		assert.Contains(t, w.ks("app"), "og=1 handled=go Ready=False/ReconciliationFailed@1 Reconciling=True/ProgressingWithRetry@1")
+		assert.Contains(w, w.ks("app"), "og=1 handled=go Ready=False/ReconciliationFailed@1 Reconciling=True/ProgressingWithRetry@1")
 		seen := w.watch(kustomizations, "app")
 		seen()
 		w.after(10 * time.Second)
-		assert.NotEmpty(t, seen(), "Ready is rewritten by each retry")
-		assert.Equal(t, "no again\n", w.message(kustomizations, "app", "Ready"))
+		assert.NotEmpty(w, seen(), "Ready is rewritten by each retry")
+		assert.Equal(w, "no again\n", w.message(kustomizations, "app", "Ready"))
 		w.after(10 * time.Second)
-		assert.Contains(t, w.ks("app"), "handled=go Ready=True")
+		assert.Contains(w, w.ks("app"), "handled=go Ready=True")
 	})
 }
 
@@ -238,7 +238,7 @@ func TestASuspendEndsRetries(t *testing.T) {
 		seen := w.watch(kustomizations, "app")
 		seen()
 		w.after(4 * time.Minute)
-		assert.Empty(t, seen())
+		assert.Empty(w, seen())
 	})
 }
 
@@ -248,9 +248,9 @@ func TestAKustomizationIsReconciledAtItsIntervalAndOnDrift(t *testing.T) {
 		w.applied(set("10m", "spec", "interval"))
 		w.patch(configMaps, "cm", `{"data":{"key":"drift"}}`)
 		w.after(10*time.Minute - time.Second)
-		assert.Equal(t, "drift", w.data("cm"))
+		assert.Equal(w, "drift", w.data("cm"))
 		w.after(time.Second)
-		assert.Equal(t, "one", w.data("cm"))
+		assert.Equal(w, "one", w.data("cm"))
 	})
 }
 
@@ -263,8 +263,8 @@ func TestAnAnnotationThatIsRemovedTriggersNothing(t *testing.T) {
 		seen := w.watch(kustomizations, "app")
 		seen()
 		w.patch(kustomizations, "app", `{"metadata":{"annotations":null}}`)
-		assert.Len(t, seen(), 1, "the patch alone")
-		assert.Contains(t, w.ks("app"), "handled=go")
+		assert.Len(w, seen(), 1, "the patch alone")
+		assert.Contains(w, w.ks("app"), "handled=go")
 	})
 }
 
@@ -275,24 +275,24 @@ func TestDependents(t *testing.T) {
 		w.create(kustomizations, fake.NewKustomization(team, "late", "app"),
 			set([]any{map[string]any{"name": "app"}}, "spec", "dependsOn"), set("./", "spec", "path"))
 		synctest.Wait()
-		require.Contains(t, w.ks("late"), "Ready=True")
+		require.Contains(w, w.ks("late"), "Ready=True")
 
 		w.hold(true, "hold")
 		w.push("two", value("two"))
 		w.stamp(gitRepositories, "app", "fetch")
 		synctest.Wait()
-		assert.Contains(t, w.ks("late"), "Ready=False/DependencyNotReady@1")
-		assert.Equal(t, "dependency 'team-a/app' revision is not up to date", w.message(kustomizations, "late", "Ready"))
+		assert.Contains(w, w.ks("late"), "Ready=False/DependencyNotReady@1")
+		assert.Equal(w, "dependency 'team-a/app' revision is not up to date", w.message(kustomizations, "late", "Ready"))
 		seen := w.watch(kustomizations, "late")
 		seen()
 		w.after(29 * time.Second)
-		assert.Empty(t, seen())
+		assert.Empty(w, seen())
 
 		w.hold(false, "release")
 		synctest.Wait()
-		assert.Empty(t, seen(), "the dependent is not told")
+		assert.Empty(w, seen(), "the dependent is not told")
 		w.after(time.Second)
-		assert.Contains(t, w.ks("late"), "Ready=True/ReconciliationSucceeded@1 att=two app=two")
+		assert.Contains(w, w.ks("late"), "Ready=True/ReconciliationSucceeded@1 att=two app=two")
 	})
 }
 
@@ -302,12 +302,12 @@ func TestAnArtifactThatAppearsIsAppliedAtOnce(t *testing.T) {
 		w.source()
 		w.kustomization()
 		synctest.Wait()
-		assert.Equal(t, "gen=1 og=-1 Ready=False/ArtifactFailed@1", w.ks("app"))
-		assert.Equal(t, "Source artifact not found, retrying in 30s", w.message(kustomizations, "app", "Ready"))
+		assert.Equal(w, "gen=1 og=-1 Ready=False/ArtifactFailed@1", w.ks("app"))
+		assert.Equal(w, "Source artifact not found, retrying in 30s", w.message(kustomizations, "app", "Ready"))
 		w.push("one", value("one"))
 		w.stamp(gitRepositories, "app", "fetch")
 		synctest.Wait()
-		assert.Contains(t, w.ks("app"), "Ready=True")
+		assert.Contains(w, w.ks("app"), "Ready=True")
 	})
 }
 
@@ -319,21 +319,21 @@ func TestASourceInAnotherNamespace(t *testing.T) {
 		synctest.Wait()
 		w.kustomization(set(map[string]any{"kind": "GitRepository", "name": "shared", "namespace": "team-b"}, "spec", "sourceRef"))
 		synctest.Wait()
-		assert.Contains(t, w.ks("app"), "Ready=True")
+		assert.Contains(w, w.ks("app"), "Ready=True")
 		w.patch(kustomizations, "app", `{"spec":{"sourceRef":{"namespace":null}}}`)
 		synctest.Wait()
-		assert.Contains(t, w.ks("app"), "Ready=False/ArtifactFailed@2")
-		assert.Equal(t, `gitrepositories.source.toolkit.fluxcd.io "shared" not found`, w.message(kustomizations, "app", "Ready"))
+		assert.Contains(w, w.ks("app"), "Ready=False/ArtifactFailed@2")
+		assert.Equal(w, `gitrepositories.source.toolkit.fluxcd.io "shared" not found`, w.message(kustomizations, "app", "Ready"))
 	})
 }
 
 func TestAKustomizationWithoutASpecFails(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
-		w.create(kustomizations, object(t, "{apiVersion: kustomize.toolkit.fluxcd.io/v1, kind: Kustomization, metadata: {name: app, namespace: team-a}}"))
+		w.create(kustomizations, object(w, "{apiVersion: kustomize.toolkit.fluxcd.io/v1, kind: Kustomization, metadata: {name: app, namespace: team-a}}"))
 		synctest.Wait()
-		assert.Equal(t, "gen=1 og=-1 Ready=False/ArtifactFailed@1", w.ks("app"))
-		assert.Equal(t, "source `` kind '' not supported", w.message(kustomizations, "app", "Ready"))
+		assert.Equal(w, "gen=1 og=-1 Ready=False/ArtifactFailed@1", w.ks("app"))
+		assert.Equal(w, "source `` kind '' not supported", w.message(kustomizations, "app", "Ready"))
 	})
 }
 
@@ -348,17 +348,17 @@ func TestTheHistoryCountsRuns(t *testing.T) {
 			synctest.Wait()
 		}
 		history, _, _ := unstructured.NestedSlice(w.get(kustomizations, "app").Object, "status", "history")
-		require.Len(t, history, 1)
+		require.Len(w, history, 1)
 		first := history[0].(map[string]any)
-		assert.EqualValues(t, 4, first["totalReconciliations"], "suspended passes do not count")
-		assert.Equal(t, "ReconciliationSucceeded", first["lastReconciledStatus"])
+		assert.EqualValues(w, 4, first["totalReconciliations"], "suspended passes do not count")
+		assert.Equal(w, "ReconciliationSucceeded", first["lastReconciledStatus"])
 
 		w.push("two", value("two"))
 		w.flux.FailNext(fake.ApplyStep, "no")
 		w.stamp(gitRepositories, "app", "fetch")
 		synctest.Wait()
 		history, _, _ = unstructured.NestedSlice(w.get(kustomizations, "app").Object, "status", "history")
-		require.Len(t, history, 2)
-		assert.Equal(t, "ReconciliationFailed", history[0].(map[string]any)["lastReconciledStatus"])
+		require.Len(w, history, 2)
+		assert.Equal(w, "ReconciliationFailed", history[0].(map[string]any)["lastReconciledStatus"])
 	})
 }

@@ -174,7 +174,7 @@ func TestAResumedKustomizationIsSeenTo(t *testing.T) {
 					spec[key] = value
 				}
 				w.apply("lib-hold", spec, "go")
-				assert.Equal(t, test.want, seen())
+				assert.Equal(w, test.want, seen())
 			})
 		})
 	}

@@ -52,7 +52,7 @@ func TestTheRevisionOfAnArtifactIsSpelledAsTheRefIs(t *testing.T) {
 				})
 				synctest.Wait()
 				revision, _, _ := unstructured.NestedString(w.get(gitRepositories, "app").Object, "status", "artifact", "revision")
-				assert.Equal(t, test.want(first, second), revision)
+				assert.Equal(w, test.want(first, second), revision)
 			})
 		})
 	}
@@ -79,8 +79,8 @@ func TestARefThatLeadsNowhereFails(t *testing.T) {
 				w.push("one", value("one"))
 				w.source(set(test.ref, "spec", "ref"), set(map[string]any{"reconcile.fluxcd.io/requestedAt": "birth"}, "metadata", "annotations"))
 				synctest.Wait()
-				assert.Equal(t, "gen=1 og=-1 handled=birth Ready=False/GitOperationFailed@1 Reconciling=True/ProgressingWithRetry@1", w.gr("app"))
-				assert.Equal(t, "failed to checkout and determine revision: "+test.want, w.message(gitRepositories, "app", "Ready"))
+				assert.Equal(w, "gen=1 og=-1 handled=birth Ready=False/GitOperationFailed@1 Reconciling=True/ProgressingWithRetry@1", w.gr("app"))
+				assert.Equal(w, "failed to checkout and determine revision: "+test.want, w.message(gitRepositories, "app", "Ready"))
 			})
 		})
 	}
@@ -137,7 +137,7 @@ func TestAFetchIsSeenTo(t *testing.T) {
 				seen := w.watch(gitRepositories, "app")
 				seen()
 				w.stamp(gitRepositories, "app", "fetch")
-				assert.Equal(t, test.want, seen())
+				assert.Equal(w, test.want, seen())
 			})
 		})
 	}
@@ -149,11 +149,11 @@ func TestANewGitRepositoryHandlesItsTokenBeforeItFetches(t *testing.T) {
 		w.push("one", value("one"))
 		seen := w.watch(gitRepositories, "app")
 		w.source(set(map[string]any{"reconcile.fluxcd.io/requestedAt": "birth"}, "metadata", "annotations"))
-		assert.Equal(t, []string{"ADDED gen=1 og=-1", "gen=1 og=-1", "gen=1 og=-1 handled=birth"}, seen())
+		assert.Equal(w, []string{"ADDED gen=1 og=-1", "gen=1 og=-1", "gen=1 og=-1 handled=birth"}, seen())
 		w.after(750 * time.Millisecond)
 		states := seen()
-		require.Greater(t, len(states), 2)
-		assert.Equal(t, []string{
+		require.Greater(w, len(states), 2)
+		assert.Equal(w, []string{
 			"gen=1 og=-1 handled=birth Ready=True/Succeeded@1",
 			"gen=1 og=1 handled=birth Ready=True/Succeeded@1 art=one",
 		}, states[len(states)-2:], "ready with no artifact")
@@ -170,11 +170,11 @@ func TestASuspendedGitRepositoryHandlesATokenWithoutAFetch(t *testing.T) {
 		w.patch(gitRepositories, "app", `{"spec":{"suspend":true}}`)
 		w.stamp(gitRepositories, "app", "fetch")
 		synctest.Wait()
-		assert.Equal(t, "gen=2 og=2 handled=fetch Ready=True/Succeeded@2 art=one", w.gr("app"))
+		assert.Equal(w, "gen=2 og=2 handled=fetch Ready=True/Succeeded@2 art=one", w.gr("app"))
 
 		w.patch(gitRepositories, "app", `{"spec":{"suspend":null}}`)
 		synctest.Wait()
-		assert.Contains(t, w.gr("app"), "art=two", "resumed without a token")
+		assert.Contains(w, w.gr("app"), "art=two", "resumed without a token")
 	})
 }
 
@@ -186,9 +186,9 @@ func TestACommitIsFetchedAtTheInterval(t *testing.T) {
 		synctest.Wait()
 		w.push("two", value("two"))
 		w.after(10*time.Minute - time.Second)
-		assert.Contains(t, w.gr("app"), "art=one")
+		assert.Contains(w, w.gr("app"), "art=one")
 		w.after(time.Second)
-		assert.Contains(t, w.gr("app"), "art=two")
+		assert.Contains(w, w.gr("app"), "art=two")
 	})
 }
 
@@ -203,11 +203,11 @@ func TestAFetchThatFailsIsTriedAgainWithBackoff(t *testing.T) {
 		remove := w.flux.Inject(fake.StepFault{Step: fake.FetchStep, Message: "it is down", Do: func() { tried = append(tried, time.Since(began)) }})
 		w.stamp(gitRepositories, "app", "fetch")
 		w.after(6 * time.Second)
-		assert.Equal(t, []time.Duration{0, 750 * time.Millisecond, 2250 * time.Millisecond, 5250 * time.Millisecond}, tried)
-		assert.Equal(t, "failed to checkout and determine revision: it is down", w.message(gitRepositories, "app", "Ready"))
+		assert.Equal(w, []time.Duration{0, 750 * time.Millisecond, 2250 * time.Millisecond, 5250 * time.Millisecond}, tried)
+		assert.Equal(w, "failed to checkout and determine revision: it is down", w.message(gitRepositories, "app", "Ready"))
 		remove()
 		w.after(6 * time.Second)
-		assert.Equal(t, "gen=1 og=1 handled=fetch Ready=True/Succeeded@1 art=one", w.gr("app"))
+		assert.Equal(w, "gen=1 og=1 handled=fetch Ready=True/Succeeded@1 art=one", w.gr("app"))
 	})
 }
 
@@ -220,7 +220,7 @@ func TestAnotherURLWithTheSameCommitLeavesTheRevision(t *testing.T) {
 		seen := w.watch(gitRepositories, "app")
 		seen()
 		w.patch(gitRepositories, "app", `{"spec":{"url":"ssh://git@git.example.com/acme/shop.git"}}`)
-		assert.Equal(t, []string{
+		assert.Equal(w, []string{
 			"gen=2 og=1 Ready=True/Succeeded@1 art=one",
 			"gen=2 og=1 Ready=True/Succeeded@1 Reconciling=True/Progressing@2 art=one",
 			"gen=2 og=1 Ready=True/Succeeded@2 art=one",
@@ -229,7 +229,7 @@ func TestAnotherURLWithTheSameCommitLeavesTheRevision(t *testing.T) {
 
 		w.patch(gitRepositories, "app", `{"spec":{"url":"https://git.example.com/acme/gone"}}`)
 		synctest.Wait()
-		assert.Equal(t, "gen=3 og=2 Ready=False/GitOperationFailed@3 Reconciling=True/ProgressingWithRetry@3 art=one", w.gr("app"))
+		assert.Equal(w, "gen=3 og=2 Ready=False/GitOperationFailed@3 Reconciling=True/ProgressingWithRetry@3 art=one", w.gr("app"))
 	})
 }
 
@@ -243,6 +243,6 @@ func TestADeletedGitRepositoryGoesWithItsArtifact(t *testing.T) {
 		seen()
 		w.delete(gitRepositories, "app")
 		states := seen()
-		assert.Contains(t, states[len(states)-1], "DELETED")
+		assert.Contains(w, states[len(states)-1], "DELETED")
 	})
 }
