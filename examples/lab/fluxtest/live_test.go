@@ -192,7 +192,10 @@ func TestASuspendedKustomizationIsNotAskedLive(t *testing.T) {
 		arrange func(*testing.T, *subject)
 		message string
 	}{
-		{"flux suspend suspended it", func(t *testing.T, s *subject) { s.as(t, "flux", `{"spec":{"suspend":true}}`) }, "resume it"},
+		{"flux suspend suspended it", func(t *testing.T, s *subject) {
+			s.as(t, "flux", `{"spec":{"suspend":true}}`)
+			s.settled(t)
+		}, "resume it"},
 		{"this host holds it", func(t *testing.T, s *subject) { s.hold(t) }, "is held by this host"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -144,11 +144,11 @@ func TestASourceThatIsAskedBeforeItsControllerSawItIsWaitedFor(t *testing.T) {
 	l := lab.Alone(t)
 	repo := l.Repository(t)
 	commit := repo.Commit(t, lab.Files{"cm.yaml": lab.ConfigMap("cm", "key", "two")})
-	l.SourceController.Freeze(t)
+	l.SourceController.Stop(t)
 	s := unfetched(t, l, repo)
 	tr := lab.NewTransport()
 	s.client = s.through(t, tr)
-	tr.On(lab.To("watch", "gitrepositories"), 1, lab.After(func() { l.SourceController.Thaw(t) }))
+	tr.On(lab.To("watch", "gitrepositories"), 1, lab.After(func() { l.SourceController.Start(t) }))
 
 	end, err := s.apply(t, s.ask(commit))
 

@@ -347,7 +347,7 @@ func TestAKustomizationThatTheHostDoesNotHoldIsNotAsked(t *testing.T) {
 	}
 }
 
-// settled returns once the controller has reconciled the present generation of a Kustomization that is not suspended.
+// settled returns once the controller is done with the present generation: it has applied it, or passed over it as suspended.
 func (s *subject) settled(t *testing.T) {
 	t.Helper()
 	s.lab.WaitFor(t, lab.Kustomizations, s.ns, s.ref.Name, func(u *unstructured.Unstructured) bool {
@@ -363,7 +363,7 @@ func TestAHoldThatIsNotHandledYetIsWaitedFor(t *testing.T) {
 	s.moveTo(t, commit)
 	s.lab.WaitFor(t, lab.Kustomizations, s.ns, s.ref.Name, lab.Applied(commit))
 	s.settled(t)
-	l.KustomizeController.Freeze(t)
+	l.KustomizeController.Stop(t)
 	_, err := s.client.Suspend(t.Context(), s.ref)
 	require.NoError(t, err)
 	tr := lab.NewTransport()
@@ -380,7 +380,7 @@ func TestAHoldThatIsNotHandledYetIsWaitedFor(t *testing.T) {
 
 	tr.Reset()
 	ask := s.ask(commit)
-	tr.On(lab.To("watch", "kustomizations"), 1, lab.After(func() { l.KustomizeController.Thaw(t) }))
+	tr.On(lab.To("watch", "kustomizations"), 1, lab.After(func() { l.KustomizeController.Start(t) }))
 	end, err := s.apply(t, ask)
 
 	require.NoError(t, err)
@@ -391,7 +391,7 @@ func TestAHoldThatIsNotHandledYetIsWaitedFor(t *testing.T) {
 func TestARequestReturnsSoonAfterItsContextEnds(t *testing.T) {
 	l := lab.Alone(t)
 	s := held(t, l)
-	l.SourceController.Freeze(t)
+	l.SourceController.Stop(t)
 	tr := lab.NewTransport()
 	s.client = s.through(t, tr)
 	ctx, cancel := context.WithCancelCause(t.Context())
