@@ -80,7 +80,7 @@ func applySettles(ctx context.Context, e *env) error {
 	if err != nil {
 		return err
 	}
-	commit, release, err := s.PushStuck(ctx)
+	commit, release, err := s.stuck(ctx)
 	if err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func applySettles(ctx context.Context, e *env) error {
 	if err := s.suspended(ctx); err != nil {
 		return err
 	}
-	return release(ctx)
+	return release()
 }
 
 // suspended returns an error when a client that holds left the applier resumed.
@@ -126,7 +126,7 @@ func (s *subject) suspended(ctx context.Context) error {
 	holder, _ := applier.AsHolder(s.spectator)
 	stands, err := holder.Suspension(ctx, s.Ref)
 	if err == nil && !stands.Suspended {
-		err = fmt.Errorf("Apply was cancelled and left the applier resumed: %+v", stands)
+		err = fmt.Errorf("the applier was left resumed: %+v", stands)
 	}
 	return err
 }

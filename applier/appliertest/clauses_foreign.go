@@ -211,7 +211,8 @@ func (e *env) foreignHand(ctx context.Context, i int) error {
 			return err
 		}
 		if started != nil {
-			if err := errors.Join(s.truthful(ctx, *started, end), s.settled(ctx)); err != nil {
+			// What was stamped after the suspend was handled is handled soon.
+			if err := errors.Join(s.truthful(ctx, *started, end), s.suspended(ctx), s.until(ctx, func() error { return s.settled(ctx) })); err != nil {
 				return err
 			}
 		}
@@ -239,7 +240,7 @@ func foreignOperationStays(ctx context.Context, e *env) error {
 	if err != nil {
 		return err
 	}
-	release, err := s.ForeignOperation(ctx)
+	release, err := s.foreign(ctx)
 	if err != nil {
 		return err
 	}
@@ -270,7 +271,7 @@ func foreignOperationStays(ctx context.Context, e *env) error {
 	if !reflect.DeepEqual(intent(before), intent(after)) {
 		return fmt.Errorf("somebody else's operation was changed:\nit was %s\nit is  %s", show(before), show(after))
 	}
-	return release(ctx)
+	return release()
 }
 
 func foreignOperationIsWaitedFor(ctx context.Context, e *env) error {
@@ -278,7 +279,7 @@ func foreignOperationIsWaitedFor(ctx context.Context, e *env) error {
 	if err != nil {
 		return err
 	}
-	release, err := s.ForeignOperation(ctx)
+	release, err := s.foreign(ctx)
 	if err != nil {
 		return err
 	}
@@ -297,7 +298,7 @@ func foreignOperationIsWaitedFor(ctx context.Context, e *env) error {
 	}()
 	pause(ctx, 2*time.Second)
 	wrong := s.untouched("while somebody else's operation is in progress")
-	if err := errors.Join(wrong, release(ctx)); err != nil {
+	if err := errors.Join(wrong, release()); err != nil {
 		return err
 	}
 	switch err := <-done; {

@@ -166,7 +166,7 @@ func holderWhileRunning(ctx context.Context, e *env) error {
 	if err != nil {
 		return err
 	}
-	commit, release, err := s.PushStuck(ctx)
+	commit, release, err := s.stuck(ctx)
 	if err != nil {
 		return err
 	}
@@ -179,7 +179,7 @@ func holderWhileRunning(ctx context.Context, e *env) error {
 	if err == nil && stands.Held && stands.Handled {
 		err = fmt.Errorf("an operation has the applier resumed, and Suspension says %+v", stands)
 	}
-	if err := errors.Join(err, release(ctx)); err != nil {
+	if err := errors.Join(err, release()); err != nil {
 		return err
 	}
 	_, err = s.follow(ctx, &started)
@@ -191,7 +191,7 @@ func holderOverdue(ctx context.Context, e *env) error {
 	if err != nil {
 		return err
 	}
-	commit, release, err := s.PushStuck(ctx)
+	commit, release, err := s.stuck(ctx)
 	if err != nil {
 		return err
 	}
@@ -220,7 +220,7 @@ func holderOverdue(ctx context.Context, e *env) error {
 	case p.State.Ended():
 		return fmt.Errorf("the apply is not over, and the overdue operation ended %+v", p)
 	}
-	if err := release(ctx); err != nil {
+	if err := release(); err != nil {
 		return err
 	}
 	end, err := s.follow(ctx, &started)

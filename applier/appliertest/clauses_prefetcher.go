@@ -29,7 +29,7 @@ var prefetcherClauses = []clause{
 	{
 		group: "Prefetcher", name: "makes the source fetch and applies nothing",
 		text:  "Prefetch makes the source fetch now; once the source holds the commit, it is ErrNotPrefetched; nothing is applied",
-		needs: []Capability{Prefetcher, API, Holder},
+		needs: []Capability{Prefetcher, API},
 		check: prefetches,
 	},
 	{
@@ -149,11 +149,7 @@ func prefetches(ctx context.Context, e *env) error {
 	}); err != nil {
 		return err
 	}
-	after, err := s.Applied(ctx)
-	if err == nil && after != before {
-		err = fmt.Errorf("Prefetch made the applier apply %s", after)
-	}
-	return errors.Join(err, s.untouched("by Prefetch"))
+	return errors.Join(s.unchanged(ctx, before, "the source was made to fetch"), s.untouched("by Prefetch"))
 }
 
 func prefetchHeld(ctx context.Context, e *env) error {

@@ -37,7 +37,7 @@ func quietWhileNothingChanges(ctx context.Context, e *env) error {
 	if err != nil {
 		return err
 	}
-	commit, release, err := s.PushStuck(ctx)
+	commit, release, err := s.stuck(ctx)
 	if err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func quietWhileNothingChanges(ctx context.Context, e *env) error {
 	s.wire.forget()
 	pause(ctx, e.harness.Quiet)
 	made := s.wire.requests()
-	err = release(ctx)
+	err = release()
 	if err == nil {
 		select {
 		case err = <-done:

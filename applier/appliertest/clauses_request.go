@@ -141,11 +141,7 @@ func (s *subject) refusesAsk(ctx context.Context, reason string, change func(*ap
 	case len(noted.all("Record")) > 0:
 		return errors.New("Record was called for a request that is refused")
 	}
-	after, appliedErr := s.Applied(ctx)
-	if appliedErr == nil && after != before {
-		appliedErr = fmt.Errorf("the request was refused, and %s was applied", after)
-	}
-	return errors.Join(s.names(err.Error(), s.Ref), s.untouched("for a request that is refused"), appliedErr)
+	return errors.Join(s.names(err.Error(), s.Ref), s.untouched("for a request that is refused"), s.unchanged(ctx, before, "the request was refused"))
 }
 
 func requestRefusesRepository(ctx context.Context, e *env) error {
@@ -392,11 +388,9 @@ func requestReturns(ctx context.Context, e *env) error {
 		asking, cancel := context.WithCancel(ctx)
 		defer cancel()
 		ask, _ := s.ask(commit)
-		var started applier.Started
 		done := make(chan error, 1)
 		go func() {
-			var err error
-			started, err = s.client.Request(asking, s.Ref, ask)
+			_, err := s.client.Request(asking, s.Ref, ask)
 			done <- err
 		}()
 		if err = s.await(ctx, h, done); errors.Is(err, errStruck) {
@@ -418,8 +412,7 @@ func requestReturns(ctx context.Context, e *env) error {
 			return fmt.Errorf("Request: %w", err)
 		}
 		s.wire.on(nil)
-		_, err = s.follow(ctx, &started)
-		return err
+		return nil
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -107,6 +108,19 @@ func (s *subject) settled(ctx context.Context) error {
 	return nil
 }
 
+// unchanged returns an error when something else than before is applied although nothing was asked for. A Live applier may
+// apply a commit by itself.
+func (s *subject) unchanged(ctx context.Context, before, although string) error {
+	if s.Live {
+		return nil
+	}
+	after, err := s.Applied(ctx)
+	if err == nil && after != before {
+		err = fmt.Errorf("%s, and %s was applied", although, after)
+	}
+	return err
+}
+
 // until tries again until try succeeds or the harness's timeout has passed.
 func (s *subject) until(ctx context.Context, try func() error) error {
 	deadline := time.Now().Add(s.env.harness.Timeout)
@@ -139,6 +153,28 @@ func pause(ctx context.Context, d time.Duration) {
 	case <-ctx.Done():
 	case <-timer.C:
 	}
+}
+
+// stuck makes a commit whose apply does not end before release is called, which it is in any case.
+func (s *subject) stuck(ctx context.Context) (commit string, release func() error, err error) {
+	commit, let, err := s.PushStuck(ctx)
+	return commit, s.released(ctx, let), err
+}
+
+// foreign starts somebody else's operation, which does not end before release is called, which it is in any case.
+func (s *subject) foreign(ctx context.Context) (release func() error, err error) {
+	let, err := s.ForeignOperation(ctx)
+	return s.released(ctx, let), err
+}
+
+// released makes sure that let is called once.
+func (s *subject) released(ctx context.Context, let func(context.Context) error) func() error {
+	if let == nil {
+		return func() error { return nil }
+	}
+	release := sync.OnceValue(func() error { return let(context.WithoutCancel(ctx)) })
+	s.env.t.Cleanup(func() { _ = release() })
+	return release
 }
 
 // object reads the applier as it is in the cluster.

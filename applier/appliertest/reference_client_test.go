@@ -23,11 +23,11 @@ import (
 const manager = "host"
 
 // reference is a small backend that keeps the whole contract, for the Deployers of engine. A mutation breaks it in one
-// place. It holds its appliers, or, live, asks them as they are.
+// place. It holds its appliers, or, synced, asks them as they are.
 type reference struct {
 	api     dynamic.Interface
 	allowed applier.AccessCheck
-	live    bool
+	synced  bool
 	mutation
 
 	// state is what only mutations keep between calls.
@@ -41,10 +41,10 @@ type reference struct {
 }
 
 // newReference returns the client that the harness's NewClient makes: one with the capabilities of its mode.
-func newReference(api dynamic.Interface, live bool, mutation mutation) applier.Client {
-	r := &reference{api: api, live: live, mutation: mutation, allowed: applier.SelfSubjectAccessCheck(api)}
+func newReference(api dynamic.Interface, synced bool, mutation mutation) applier.Client {
+	r := &reference{api: api, synced: synced, mutation: mutation, allowed: applier.SelfSubjectAccessCheck(api)}
 	r.state.known = make(map[string]bool)
-	if live {
+	if synced {
 		return struct {
 			applier.Client
 			applier.Watcher
@@ -297,7 +297,7 @@ func (r *reference) needsNothing(object *unstructured.Unstructured, ask applier.
 // ready reports whether an operation is in progress that is to be waited for, or an applier that is not held.
 func (r *reference) ready(object *unstructured.Unstructured) (busy bool, err error) {
 	handled := field(object, "spec", "token") == field(object, "status", "handled")
-	if r.live {
+	if r.synced {
 		return !handled, nil
 	}
 	held := suspended(object) && field(object, "spec", "manager") == manager && handled
@@ -315,7 +315,7 @@ func (r *reference) started(object *unstructured.Unstructured, ask applier.Ask) 
 		Outcome: applier.OutcomeResumed, Token: ask.Token, Commit: ask.Commit, UID: object.GetUID(),
 		Baseline: strconv.Itoa(len(history(object))), RequestedAt: time.Now(),
 	}
-	if r.live {
+	if r.synced {
 		s.Outcome = applier.OutcomeSyncRequested
 	}
 	if r.is("the baseline is the whole object") {
@@ -329,7 +329,7 @@ func (r *reference) decide(ctx context.Context, ask applier.Ask, s applier.Start
 	if !r.is("Current is not asked before Record") && !ask.IsCurrent() {
 		return applier.ErrStale
 	}
-	if ask.Held != nil && !r.live && !r.is("Held is not asked") {
+	if ask.Held != nil && !r.synced && !r.is("Held is not asked") {
 		if err := ask.Held(ctx); err != nil {
 			return err
 		}
@@ -355,7 +355,7 @@ func (r *reference) start(ctx context.Context, ref types.NamespacedName, object 
 		if r.is("the token is made up") {
 			spec["token"] = "made-up-" + applier.NewToken()
 		}
-		if !r.live {
+		if !r.synced {
 			spec["suspend"] = false
 		}
 	})

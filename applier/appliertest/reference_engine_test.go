@@ -43,10 +43,11 @@ const (
 	repository = "https://git.example.com/acme/shop"
 	branch     = "main"
 	applyTime  = 10 * time.Millisecond
+	passTime   = 2 * time.Millisecond
 )
 
 // newEngine starts an engine that ends with the test, with one Deployer.
-func newEngine(t testing.TB, live bool) *engine {
+func newEngine(t testing.TB, synced bool) *engine {
 	e := &engine{
 		api: newAPI(), broken: make(map[string]string), stuck: make(map[string]chan struct{}),
 		applied: make(map[string]string), busy: make(map[string]bool),
@@ -56,7 +57,7 @@ func newEngine(t testing.TB, live bool) *engine {
 	e.create(sources, types.NamespacedName{Namespace: "team-a", Name: "repo"}, map[string]any{"token": ""})
 	e.create(deployers, deployer, map[string]any{
 		"repository": repository, "branch": branch, "source": "repo",
-		"suspend": !live, "manager": "somebody", "token": "", "commit": "",
+		"suspend": !synced, "manager": "somebody", "token": "", "commit": "",
 	})
 	go e.run(ctx)
 	return e
@@ -137,6 +138,7 @@ func (e *engine) claim(object *unstructured.Unstructured) bool {
 
 // reconcile is one pass over one Deployer as it was read.
 func (e *engine) reconcile(ctx context.Context, ref types.NamespacedName, object *unstructured.Unstructured) {
+	pause(ctx, passTime)
 	uid, token := object.GetUID(), field(object, "spec", "token")
 	var entry map[string]any
 	if !suspended(object) && field(object, "spec", "commit") != "" {
@@ -218,22 +220,22 @@ func (e *engine) somebody(change func(spec map[string]any)) error {
 }
 
 // harness returns the harness of the reference backend with a mutation in its client, if any.
-func referenceHarness(live bool, mutation mutation) Harness {
+func referenceHarness(synced bool, mutation mutation) Harness {
 	h := Harness{
-		New: func(t testing.TB) *Applier { return referenceApplier(newEngine(t, live), live, mutation) },
+		New: func(t testing.TB) *Applier { return referenceApplier(newEngine(t, synced), synced, mutation) },
 	}
-	if live {
+	if synced {
 		h.Lacks = []Capability{Holder}
 	}
 	return h
 }
 
-func referenceApplier(e *engine, live bool, mutation mutation) *Applier {
+func referenceApplier(e *engine, synced bool, mutation mutation) *Applier {
 	return &Applier{
-		Cluster: "prod", Ref: deployer, Live: live,
+		Cluster: "prod", Ref: deployer,
 		Want: applier.Binding{Repository: repository, Branch: branch},
 		NewClient: func(api dynamic.Interface) (applier.Client, error) {
-			return newReference(api, live, mutation), nil
+			return newReference(api, synced, mutation), nil
 		},
 		Push: func(context.Context) (string, error) { return e.push(), nil },
 		Applied: func(context.Context) (string, error) {
@@ -275,7 +277,7 @@ func referenceApplier(e *engine, live bool, mutation mutation) *Applier {
 					}
 				})
 			}, Undo: func(context.Context) error {
-				return e.somebody(func(spec map[string]any) { spec["suspend"] = !live })
+				return e.somebody(func(spec map[string]any) { spec["suspend"] = !synced })
 			}},
 			{Name: "resume", Act: func(context.Context) error {
 				return e.somebody(func(spec map[string]any) { spec["suspend"], spec["manager"] = false, "somebody" })

@@ -77,13 +77,13 @@ func (r *reference) progress(ctx context.Context, ref types.NamespacedName, obje
 		return applier.Progress{State: applier.StateFailed, Reason: applier.ReasonInterrupted}, nil
 	}
 	over := lost && !running || entryOf(object, s.Token) != nil || field(object, "status", "handled") == s.Token
-	if s.SuspendToken == "" && !over && !(s.Overdue && !r.live && !r.is("Overdue waits")) {
+	if s.SuspendToken == "" && !over && !(s.Overdue && !r.synced && !r.is("Overdue waits")) {
 		if running {
 			return applier.Progress{State: applier.StateRunning}, nil
 		}
 		return applier.Progress{State: applier.StateRequested}, nil
 	}
-	if r.live || s.Recovered && r.is("a recovered operation is not suspended") {
+	if r.synced || s.Recovered && r.is("a recovered operation is not suspended") {
 		return r.end(object, s), nil
 	}
 	return r.settle(ctx, ref, object, s)

@@ -47,7 +47,7 @@ var mutants = map[string][]mutation{
 	"Decision/needs no callbacks":                                          {"Record is required"},
 	"Decision/asks Held right before Record":                               {"Held is not asked"},
 
-	"Operation/ends Succeeded at the commit that was applied":     {"success is assumed"},
+	"Operation/ends Succeeded at the commit that was applied":     {"success is assumed", "the suspend is not waited for"},
 	"Operation/is followed by polling alone":                      {"only Observed is read"},
 	"Operation/is followed by any client":                         {"Progress remembers operations"},
 	"Operation/that fails says why":                               {"a failure has no message", "a failure is a success"},
@@ -72,7 +72,7 @@ var mutants = map[string][]mutation{
 	"Foreign/deletion between any two requests creates nothing":   {"a missing applier is created"},
 	"Foreign/replacement between any two requests starts nothing": {"writes are not guarded"},
 	"Foreign/retargeting between any two requests starts nothing": {"writes are not guarded"},
-	"Foreign/hands at any moment leave the report true":           {"only our own token counts", "a resumed applier is left", "the suspend is not waited for"},
+	"Foreign/hands at any moment leave the report true":           {"only our own token counts", "a resumed applier is left"},
 	"Foreign/operations are not replaced":                         {"operations in progress are replaced"},
 	"Foreign/operations are waited for":                           {"operations in progress are replaced"},
 
@@ -105,8 +105,8 @@ var mutants = map[string][]mutation{
 	"Quiet/leaves no goroutine":                             {"Request works on after it returned"},
 }
 
-// liveMutants are those that only a backend without a Holder can be.
-var liveMutants = map[string][]mutation{
+// syncedMutants are those that only a backend without a Holder can be.
+var syncedMutants = map[string][]mutation{
 	"Foreign/operations are not replaced": {"operations in progress are replaced"},
 	"Foreign/operations are waited for":   {"operations in progress are not waited for"},
 }
@@ -114,10 +114,10 @@ var liveMutants = map[string][]mutation{
 // A backend that keeps the contract passes, whether it holds or not.
 func TestReference(t *testing.T) {
 	t.Parallel()
-	for name, live := range map[string]bool{"held": false, "live": true} {
+	for name, synced := range map[string]bool{"held": false, "synced": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := referenceHarness(live, "")
+			h := referenceHarness(synced, "")
 			h.Wrap, h.Parallel = synctest.Test, true
 			Run(t, h)
 		})
@@ -131,12 +131,12 @@ func TestMutants(t *testing.T) {
 		name := c.group + "/" + c.name
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for live, all := range map[bool]map[string][]mutation{false: mutants, true: liveMutants} {
+			for synced, all := range map[bool]map[string][]mutation{false: mutants, true: syncedMutants} {
 				for _, m := range all[name] {
 					t.Run(string(m), func(t *testing.T) {
 						t.Parallel()
 						synctest.Test(t, func(t *testing.T) {
-							missing, err := c.try(t, referenceHarness(live, m).withDefaults())
+							missing, err := c.try(t, referenceHarness(synced, m).withDefaults())
 							assert.Empty(t, missing, "not checked")
 							if assert.Error(t, err, "this clause does not catch a broken backend: %s", c.text) {
 								t.Log(err)
