@@ -24,7 +24,7 @@ func (c *Client) Prefetch(ctx context.Context, ref, checked types.NamespacedName
 		return err
 	}
 	if ks.source != checked {
-		return fmt.Errorf("%w: %s applies %s %s now, not %s", applier.ErrPrefetchHeld, c.named("Kustomization", ref), ks.sourceKind, ks.source, checked)
+		return fmt.Errorf("%w: %s applies %s now, not %s", applier.ErrPrefetchHeld, c.named("Kustomization", ref), ks.describeSource(), checked)
 	}
 	v, verdict := c.lookAtSource(ctx, ks)
 	if err := verdict.AsError(); err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gitops-applier/gitops-applier/applier"
@@ -66,7 +67,7 @@ func (c *Client) lookAtSource(ctx context.Context, ks kustomization) (view, appl
 	named := c.named("Kustomization", ks.name)
 	if ks.sourceKind != gitRepositoryKind.name || (ks.sourceGroup != "" && ks.sourceGroup != gitRepositories.Group) {
 		return view{ks: ks}, refuse(applier.ReasonUnsupportedSource,
-			"%s applies a %s: only a GitRepository of %s can be asked for a commit", named, ks.sourceKind, gitRepositories.Group)
+			"%s applies %s: only a GitRepository of %s can be asked for a commit", named, ks.describeSource(), gitRepositories.Group)
 	}
 	repository, err := c.gitRepository(ctx, ks.source)
 	if err != nil {
@@ -83,6 +84,14 @@ func (c *Client) lookAtSource(ctx context.Context, ks kustomization) (view, appl
 	source.Revision = branch
 	return view{ks: ks, source: repository, branch: branch},
 		applier.Verdict{OK: true, Reason: applier.ReasonSucceeded, Message: named + " can be asked to apply", Source: source}
+}
+
+// describeSource names the source of ks, of whatever kind.
+func (ks kustomization) describeSource() string {
+	if ks.sourceKind == "" {
+		return "no source"
+	}
+	return fmt.Sprintf("%s %s", schema.GroupKind{Group: ks.sourceGroup, Kind: ks.sourceKind}, ks.source)
 }
 
 // bound judges whether v applies what is wanted.

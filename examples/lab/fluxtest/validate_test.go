@@ -76,7 +76,15 @@ func TestValidateSaysWhyAKustomizationCannotBeAsked(t *testing.T) {
 		"it applies no GitRepository": {
 			given:  func(t *testing.T, s *subject) { s.as(t, "kubectl", `{"spec":{"sourceRef":{"kind":"OCIRepository"}}}`) },
 			reason: applier.ReasonUnsupportedSource,
-			message: "Kustomization {ref} in cluster lab applies a OCIRepository: only a GitRepository of source.toolkit.fluxcd.io " +
+			message: "Kustomization {ref} in cluster lab applies OCIRepository {ref}: only a GitRepository of source.toolkit.fluxcd.io " +
+				"can be asked for a commit",
+		},
+		"it applies a GitRepository of somebody else's": {
+			given: func(t *testing.T, s *subject) {
+				s.as(t, "kubectl", `{"spec":{"sourceRef":{"apiVersion":"example.com/v1"}}}`)
+			},
+			reason: applier.ReasonUnsupportedSource,
+			message: "Kustomization {ref} in cluster lab applies GitRepository.example.com {ref}: only a GitRepository of source.toolkit.fluxcd.io " +
 				"can be asked for a commit",
 		},
 		"its GitRepository does not exist": {
