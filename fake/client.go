@@ -30,6 +30,8 @@ type Client struct {
 	// Answers are the answers to the requests, in their order. The last one stands for all that follow, and
 	// without any the zero Answer does.
 	Answers []Answer
+	// Appliers are the appliers that exist. Without any, whichever is asked exists.
+	Appliers []types.NamespacedName
 	// Verdict is the answer of Validate. One that is not OK also refuses every request. Without a Reason it is OK,
 	// with Source as the source.
 	Verdict applier.Verdict
@@ -120,6 +122,9 @@ func (c *Client) Report(ref types.NamespacedName, step applier.Progress) {
 
 // Validate returns the Verdict.
 func (c *Client) Validate(_ context.Context, ref types.NamespacedName) applier.Verdict {
+	if len(c.Appliers) > 0 && !slices.Contains(c.Appliers, ref) {
+		return applier.Verdict{Reason: applier.ReasonApplierNotFound, Message: name(ref) + " does not exist: name it in Client.Appliers"}
+	}
 	verdict := c.Verdict
 	if verdict.Reason == "" {
 		verdict.OK, verdict.Reason = true, applier.ReasonSucceeded

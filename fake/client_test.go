@@ -113,6 +113,12 @@ func TestAnswers(t *testing.T) {
 				assert.NotContains(t, err.Error(), "s3cr3t")
 			},
 		},
+		"an applier that does not exist is refused": {
+			client: &fake.Client{Appliers: []types.NamespacedName{{Namespace: "team-a", Name: "till"}}},
+			check: func(t *testing.T, _ applier.Started, err error) {
+				assert.Equal(t, applier.ReasonApplierNotFound, applier.VerdictReason(err))
+			},
+		},
 		"another branch is refused": {
 			client: &fake.Client{Source: applier.Source{URL: "https://git.example.com/acme/shop.git", Revision: "next"}},
 			check: func(t *testing.T, _ applier.Started, err error) {
