@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	fluxmeta "github.com/fluxcd/pkg/apis/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -35,7 +36,9 @@ type kustomization struct {
 	// lastRun is the newest entry of status.history in full. It changes with every run that came as far as
 	// applying: an entry counts the runs of its digest (Flux 2.7, apis/meta history.go).
 	lastRun string
-	owners  owners
+	// owners are those of spec.suspend, stampers those of the token that is asked for.
+	owners   owners
+	stampers owners
 }
 
 func parseKustomization(u *unstructured.Unstructured) (kustomization, error) {
@@ -68,7 +71,8 @@ func parseKustomization(u *unstructured.Unstructured) (kustomization, error) {
 		}
 		ks.lastRun = string(entry)
 	}
-	ks.owners = r.suspendOwners()
+	ks.owners = r.ownersOf("f:spec", "f:suspend")
+	ks.stampers = r.ownersOf("f:metadata", "f:annotations", "f:"+fluxmeta.ReconcileRequestAnnotation)
 	return ks, r.err
 }
 

@@ -6,7 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// owners are the field managers of a Kustomization's spec.suspend, as metadata.managedFields names them.
+// owners are the field managers of a field, as metadata.managedFields names them: here of a Kustomization's spec.suspend.
 //
 // Who applies the field sets it again with its next apply, so it is left to them. Who updated it once
 // (flux suspend, kubectl patch) does not come back for it.
@@ -15,14 +15,15 @@ type owners struct {
 	updated []string
 }
 
-// suspendOwners reads who owns spec.suspend. A manager that changed the status by its subresource alone is none.
-func (r *reader) suspendOwners() owners {
+// ownersOf reads who owns the field at path, written as in fieldsV1. A manager that changed the status by its subresource
+// alone is none.
+func (r *reader) ownersOf(path ...string) owners {
 	var found owners
 	for _, item := range read[[]any](r, "metadata", "managedFields") {
 		entry := r.within(item, "metadata", "managedFields")
 		manager, operation := read[string](entry, "manager"), read[string](entry, "operation")
 		subresource := read[string](entry, "subresource")
-		owned := read[map[string]any](entry, "fieldsV1", "f:spec", "f:suspend") != nil
+		owned := read[map[string]any](entry, append([]string{"fieldsV1"}, path...)...) != nil
 		switch {
 		case !owned || subresource != "":
 		case operation == string(metav1.ManagedFieldsOperationApply):

@@ -54,7 +54,7 @@ func TestAKustomizationIsReadWhole(t *testing.T) {
 		},
 		sourceKind: "GitRepository", sourceGroup: "source.toolkit.fluxcd.io", source: types.NamespacedName{Namespace: "sources", Name: "repo"},
 		lastApplied: "main@sha1:a", lastAttempted: "main@sha1:b", lastRun: `{"digest":"sha256:1","totalReconciliations":2}`,
-		owners: owners{applied: []string{"lib"}},
+		owners: owners{applied: []string{"lib"}}, stampers: owners{applied: []string{"lib"}},
 	}, ks)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -204,37 +205,30 @@ func (c *Client) started(ks kustomization, ask applier.Ask) applier.Started {
 	}
 }
 
-// start makes the write that starts the apply. Before each try it reads both objects again and decides again.
+// start makes the write that starts the apply. Before each try it reads both objects again and decides again; where
+// somebody stamped the Kustomization meanwhile, it waits until that is handled.
 func (c *Client) start(ctx context.Context, ref types.NamespacedName, first types.UID, ask applier.Ask) (applier.Started, error) {
 	named := c.named("Kustomization", ref)
 	var started applier.Started
 	var refused error
 	for try := 0; ; try++ {
-		ks, verdict := c.lookAt(ctx, ref)
 		if refused != nil {
-			if ks.uid == first && ks.requested == ask.Token {
-				return started, nil
-			}
-			if verdict.Reason == applier.ReasonCheckFailed || verdict.Reason == applier.ReasonForbidden {
-				started.Unconfirmed = fmt.Errorf("%w: %w, and then: %w", applier.ErrUnconfirmed, refused, verdict.AsError())
+			if c.landed(ctx, ref, &started, refused) {
 				return started, nil
 			}
 			if try == conflictTries {
 				return applier.Started{}, fmt.Errorf("%s was not asked: it changed at each of %d tries: %w", named, try, refused)
 			}
 		}
-		if err := verdict.AsError(); err != nil {
-			return applier.Started{}, err
-		}
-		v, err := c.judge(ctx, ks, ask)
+		v, err := c.await(ctx, ref, ask)
 		if err == nil {
 			err = c.stillStands(v, first, ask)
 		}
 		if err != nil {
 			return applier.Started{}, err
 		}
-		started = c.started(ks, ask)
-		_, err = c.apply(ctx, kustomizationKind, startingPatch(ks, ask))
+		started = c.started(v.ks, ask)
+		_, err = c.apply(ctx, kustomizationKind, startingPatch(v.ks, ask))
 		switch {
 		case err == nil:
 			return started, nil
@@ -246,6 +240,28 @@ func (c *Client) start(ctx context.Context, ref types.NamespacedName, first type
 		}
 		refused = err
 	}
+}
+
+// landed reports whether the refused write that starts s was made all the same, or may have been, which s.Unconfirmed
+// then says.
+//
+// A Kustomization that stands resumed under our name was resumed by us or by another request of ours. The latter's
+// token is our manager's. One that somebody else stamped hides whose it was.
+func (c *Client) landed(ctx context.Context, ref types.NamespacedName, s *applier.Started, refused error) bool {
+	ks, verdict := c.lookAt(ctx, ref)
+	switch {
+	case verdict.Reason == applier.ReasonCheckFailed || verdict.Reason == applier.ReasonForbidden:
+		s.Unconfirmed = fmt.Errorf("%w: %w, and then: %w", applier.ErrUnconfirmed, refused, verdict.AsError())
+		return true
+	case !verdict.OK || ks.uid != s.UID:
+		return false
+	case ks.requested == s.Token || ks.handled == s.Token:
+		return true
+	case s.Outcome == applier.OutcomeResumed && c.options.heldByUs(ks.owners) && !ks.suspended && !slices.ContainsFunc(ks.stampers.applied, c.options.ours):
+		s.Unconfirmed = fmt.Errorf("%w: %w, and then somebody stamped %s", applier.ErrUnconfirmed, refused, c.named("Kustomization", ref))
+		return true
+	}
+	return false
 }
 
 // mayBeEcho reports whether a refused write may have been made after all: client-go resends a write that was

@@ -205,10 +205,10 @@ func waits(u *unstructured.Unstructured) {
 
 var deployments = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
 
-// startUnready asks for a commit with a Deployment that does not become ready by itself, and returns once the run waits for it.
-func (s *subject) startUnready(t *testing.T) applier.Started {
+// pushUnready commits a Deployment that does not become ready by itself.
+func (s *subject) pushUnready(t *testing.T) string {
 	t.Helper()
-	commit := s.repo.Commit(t, lab.Files{"deployment.yaml": `apiVersion: apps/v1
+	return s.repo.Commit(t, lab.Files{"deployment.yaml": `apiVersion: apps/v1
 kind: Deployment
 metadata:
   name: unready
@@ -218,6 +218,12 @@ spec:
     metadata: {labels: {app: unready}}
     spec: {containers: [{name: app, image: example.com/app}]}
 `})
+}
+
+// startUnready asks for such a commit, and returns once the run waits for it.
+func (s *subject) startUnready(t *testing.T) applier.Started {
+	t.Helper()
+	commit := s.pushUnready(t)
 	started, err := s.client.Request(t.Context(), s.ref, s.ask(commit))
 	require.NoError(t, err)
 	s.lab.WaitFor(t, lab.Kustomizations, s.ns, s.ref.Name, checking)
