@@ -248,7 +248,7 @@ func FuzzAnyApplicationIsJudgedWithoutPanic(f *testing.F) {
 			assert.True(t, app.source.present)
 			assert.False(t, app.policy.automated)
 		}
-		request{client: c, ask: applier.Ask{Commit: commitB, Token: token}}.update(app)
+		(&request{client: c, ask: applier.Ask{Commit: commitB, Token: token}}).update(app)
 		app.busy()
 		p := following{started: applier.Started{Token: token, Commit: commitB}}.where(app)
 		assert.NotEmpty(t, p.State)

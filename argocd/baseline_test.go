@@ -29,7 +29,7 @@ func TestABaselineFitsIntoOneKiB(t *testing.T) {
 	t.Parallel()
 	for _, long := range []string{strings.Repeat("\x00", 5000), strings.Repeat("<é\"", 5000), strings.Repeat("\xff", 5000)} {
 		app := parse(t, set("status.operationState", record(long, long, long, "Running", long)))
-		r := request{client: newClient(t, Options{})}
+		r := &request{client: newClient(t, Options{})}
 		app.resourceVersion = strings.Repeat("9", 64)
 		text := r.started(app, true).Baseline
 		assert.LessOrEqual(t, len(text), 1024)

@@ -12,7 +12,7 @@ import (
 const automatedRetryLimit = 5
 
 // update returns app with the operation set and the record of the previous one removed.
-func (r request) update(app application) *unstructured.Unstructured {
+func (r *request) update(app application) *unstructured.Unstructured {
 	u := app.read.DeepCopy()
 	u.Object["operation"] = r.operation(app)
 	unstructured.RemoveNestedField(u.Object, "status", "operationState")
@@ -21,7 +21,7 @@ func (r request) update(app application) *unstructured.Unstructured {
 
 // operation is what automated sync would set (3.2.11, controller/appcontroller.go autoSync), with the commit for the
 // revision, and without a refresh on retry, which would sync whatever the branch leads to by then.
-func (r request) operation(app application) map[string]any {
+func (r *request) operation(app application) map[string]any {
 	o := r.client.options
 	initiator := map[string]any{"username": o.Initiator}
 	if !o.Manual {
@@ -57,7 +57,7 @@ func (app application) field(path ...string) any {
 }
 
 // started is the operation that ask starts on app as read.
-func (r request) started(app application, orphan bool) applier.Started {
+func (r *request) started(app application, orphan bool) applier.Started {
 	before := baseline{ResourceVersion: app.resourceVersion, State: fingerprint(app.state.identity())}
 	if orphan {
 		before.Replaced = app.state.operation.initiator

@@ -67,7 +67,7 @@ func TestAnOperationIsThatOfAutomatedSyncPinnedToTheCommit(t *testing.T) {
 			t.Parallel()
 			app := parse(t, test.changes...)
 			before := app.read.DeepCopy()
-			r := request{client: newClient(t, test.options), ask: applier.Ask{Commit: commitB, Token: token}}
+			r := &request{client: newClient(t, test.options), ask: applier.Ask{Commit: commitB, Token: token}}
 
 			u := r.update(app)
 
@@ -85,7 +85,7 @@ func TestAnOperationIsThatOfAutomatedSyncPinnedToTheCommit(t *testing.T) {
 
 func TestAStartedOperationSaysWhatStoodBefore(t *testing.T) {
 	t.Parallel()
-	r := request{client: newClient(t, Options{}), ask: applier.Ask{Commit: commitB, Token: token}}
+	r := &request{client: newClient(t, Options{}), ask: applier.Ask{Commit: commitB, Token: token}}
 
 	app := parse(t)
 	assert.Equal(t, baseline{ResourceVersion: "1", State: fingerprint(app.state.identity())}.String(), r.started(app, false).Baseline)

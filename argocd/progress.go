@@ -24,6 +24,9 @@ import (
 // previous operation put that one's record back and dropped this one (Swallowed). An operation that somebody removed while it
 // was running is processed no further; it is Failed once it is Overdue. It goes on while its Application is
 // being deleted.
+//
+// The first call for a Recovered operation notes in s.Baseline where the Application stands: the update of the process that died
+// was made from what that process read, and can no longer land once the Application has changed after.
 func (c *Client) Progress(ctx context.Context, ref types.NamespacedName, s *applier.Started) (applier.Progress, error) {
 	named := c.named(ref)
 	switch {
@@ -55,6 +58,10 @@ func (c *Client) Progress(ctx context.Context, ref types.NamespacedName, s *appl
 		return applier.Progress{}, fmt.Errorf("cannot read %s: %w", named, err)
 	case s.UID != "" && app.uid != s.UID:
 		return f.failed(applier.ReasonReplaced, "%s is another object of that name now", named), nil
+	}
+	if s.Recovered && known && !before.Recovered {
+		f.before = f.before.recoveredAt(app.resourceVersion)
+		s.Baseline = f.before.String()
 	}
 	return f.where(app), nil
 }

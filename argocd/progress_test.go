@@ -53,7 +53,7 @@ func theirs(changes ...change) change {
 // requested is the operation as Request returned it for newApplication(before...).
 func requested(t *testing.T, before ...change) applier.Started {
 	t.Helper()
-	r := request{client: newClient(t, Options{}), ask: applier.Ask{Commit: commitB, Token: token}}
+	r := &request{client: newClient(t, Options{}), ask: applier.Ask{Commit: commitB, Token: token}}
 	return r.started(parse(t, before...), false)
 }
 
@@ -295,9 +295,19 @@ func TestWhereAnOperationStands(t *testing.T) {
 			for _, by := range test.by {
 				by(&started)
 			}
+			c := newClient(t, Options{})
+			if started.Recovered && !started.Overdue {
+				// What the process finds that takes the operation over.
+				started.Observed = newApplication(test.before...)
+				p, err := c.Progress(t.Context(), ref, &started)
+				require.NoError(t, err)
+				if started.Baseline != "" {
+					require.Equal(t, applier.StateRequested, p.State, "%+v", p)
+				}
+			}
 			started.Observed = newApplication(append(append([]change{}, test.before...), test.now...)...)
 
-			p, err := newClient(t, Options{}).Progress(t.Context(), ref, &started)
+			p, err := c.Progress(t.Context(), ref, &started)
 
 			require.NoError(t, err)
 			assert.Equal(t, test.state, p.State, "%+v", p)
@@ -313,9 +323,32 @@ func TestWhereAnOperationStands(t *testing.T) {
 	}
 }
 
+// The record is older than the update, which is decided again after it, and after each conflict.
+func TestARecoveredOperationMayStillBeAskedForByWhatItsProcessReadLast(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, Options{})
+	started := requested(t)
+	started.Recovered = true
+	progress := func(resourceVersion string) applier.Progress {
+		started.Observed = newApplication(set("metadata.resourceVersion", resourceVersion))
+		p, err := c.Progress(t.Context(), ref, &started)
+		require.NoError(t, err)
+		return p
+	}
+	assert.Equal(t, applier.StateRequested, progress("5").State, "the update may carry 5")
+	assert.Equal(t, applier.StateRequested, progress("5").State)
+	text := started.Baseline
+	assert.Equal(t, applier.ReasonNotRun, progress("6").Reason, "the update may not carry 6, and none can land any more")
+
+	started = requested(t)
+	started.Recovered, started.Baseline = true, text
+	assert.Equal(t, applier.ReasonNotRun, progress("6").Reason, "it was kept in the baseline")
+	assert.LessOrEqual(t, len(text), 1024)
+}
+
 func TestEveryReportSaysWhomARequestReplaced(t *testing.T) {
 	t.Parallel()
-	r := request{client: newClient(t, Options{}), ask: applier.Ask{Commit: commitB, Token: token}}
+	r := &request{client: newClient(t, Options{}), ask: applier.Ask{Commit: commitB, Token: token}}
 	started := r.started(parse(t, set("status.operationState.phase", "Running")), true)
 	for _, now := range []change{asked, ours("Running", ""), ours("Succeeded", "ok"), ours("Failed", "no"), theirs(remove("status"))} {
 		started.Observed = newApplication(now)

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http/httptrace"
 	"reflect"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -34,14 +36,15 @@ func (c *Client) Request(ctx context.Context, ref types.NamespacedName, ask appl
 	if err := ask.Validate(); err != nil {
 		return applier.Started{}, fmt.Errorf("%s: %w", c.named(ref), err)
 	}
-	r := request{client: c, ask: ask, named: c.named(ref)}
+	r := &request{client: c, ask: ask, named: c.named(ref)}
 	if ask.Commit == "" {
 		if _, err := r.askable(ctx, ref); err != nil {
 			return applier.Started{}, err
 		}
 		return applier.Started{Outcome: applier.OutcomeCurrent}, nil
 	}
-	app, orphan, err := r.awaitTurn(ctx, ref)
+	app, err := r.askable(ctx, ref)
+	app, orphan, err := r.awaitTurn(ctx, ref, app, err)
 	if err != nil {
 		return applier.Started{}, err
 	}
@@ -64,10 +67,12 @@ type request struct {
 	first types.UID
 	// orphan is the identity of the record that was waited for in vain, if one was.
 	orphan string
+	// deadline is when the request has waited for as long as it may; zero before it waits.
+	deadline time.Time
 }
 
 // record makes the operation durable before anything may start it.
-func (r request) record(ctx context.Context, app application, orphan bool) error {
+func (r *request) record(ctx context.Context, app application, orphan bool) error {
 	if !r.ask.IsCurrent() {
 		return r.stale()
 	}
@@ -80,28 +85,15 @@ func (r request) record(ctx context.Context, app application, orphan bool) error
 	return nil
 }
 
-func (r request) stale() error {
+func (r *request) stale() error {
 	return fmt.Errorf("%w: %s is no longer to sync %s", applier.ErrStale, r.named, applier.DescribeCommit(r.ask.Commit))
 }
 
-// start makes the update that starts the sync. Before each try it reads the Application again and decides again.
-func (r request) start(ctx context.Context, ref types.NamespacedName) (applier.Started, error) {
-	var started applier.Started
-	var refused error
-	for try := 0; ; try++ {
-		app, orphan, err := r.awaitTurn(ctx, ref)
-		if refused != nil {
-			if app.uid == r.first && app.carries(r.ask.Token) {
-				return started, nil
-			}
-			if app.read == nil && couldNotTell(err) {
-				started.Unconfirmed = fmt.Errorf("%w: %w, and then: %w", applier.ErrUnconfirmed, refused, err)
-				return started, nil
-			}
-			if try == conflictTries {
-				return applier.Started{}, fmt.Errorf("%s was not asked: it changed at each of %d tries: %w", r.named, try, refused)
-			}
-		}
+// start makes the update that starts the sync. After a refusal it reads the Application again and decides again.
+func (r *request) start(ctx context.Context, ref types.NamespacedName) (applier.Started, error) {
+	read, unaskable := r.askable(ctx, ref)
+	for try := 1; ; try++ {
+		app, orphan, err := r.awaitTurn(ctx, ref, read, unaskable)
 		switch {
 		case err != nil:
 			return applier.Started{}, err
@@ -110,21 +102,49 @@ func (r request) start(ctx context.Context, ref types.NamespacedName) (applier.S
 		case !r.ask.IsCurrent():
 			return applier.Started{}, r.stale()
 		}
-		started = r.started(app, orphan)
-		_, err = r.client.resource(ref).Update(ctx, r.update(app), metav1.UpdateOptions{FieldManager: r.client.options.Initiator})
-		err = applier.WriteError(err)
+		started := r.started(app, orphan)
+		resent, refused := r.client.update(ctx, ref, r.update(app))
 		switch {
-		case err == nil:
+		case refused == nil:
 			return started, nil
-		case errors.Is(err, applier.ErrUnconfirmed):
-			started.Unconfirmed = fmt.Errorf("%s: %w", r.named, err)
+		case errors.Is(refused, applier.ErrUnconfirmed):
+			started.Unconfirmed = fmt.Errorf("%s: %w", r.named, refused)
 			return started, nil
-		case !apierrors.IsConflict(err) && !apierrors.IsTooManyRequests(err):
-			return applier.Started{}, fmt.Errorf("%s was not asked: %w", r.named, err)
+		case !resent && !mayChange(refused):
+			return applier.Started{}, r.notAsked(refused)
 		}
-		refused = err
+		read, unaskable = r.askable(ctx, ref)
+		switch {
+		case read.uid == r.first && read.carries(r.ask.Token):
+			return started, nil
+		case read.read == nil && couldNotTell(unaskable):
+			started.Unconfirmed = fmt.Errorf("%w: %w, and then: %w", applier.ErrUnconfirmed, refused, unaskable)
+			return started, nil
+		case resent && read.uid == r.first && read.state.identity() != app.state.identity():
+			// What was sent first may have been made, carried out, and followed by another's operation.
+			started.Unconfirmed = fmt.Errorf("%w: %s: %w, when it was sent again", applier.ErrUnconfirmed, r.named, refused)
+			return started, nil
+		case !mayChange(refused):
+			return applier.Started{}, r.notAsked(refused)
+		case try == conflictTries:
+			return applier.Started{}, r.notAsked(fmt.Errorf("it changed at each of %d tries: %w", try, refused))
+		}
 	}
 }
+
+// update makes an update. It reports whether client-go sent it more than once, as it does by itself after an answer of 429, or 5xx,
+// with a Retry-After: the last answer then speaks only of the last time.
+func (c *Client) update(ctx context.Context, ref types.NamespacedName, u *unstructured.Unstructured) (resent bool, err error) {
+	var sent atomic.Int32
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { sent.Add(1) }})
+	_, err = c.resource(ref).Update(ctx, u, metav1.UpdateOptions{FieldManager: c.options.Initiator})
+	return sent.Load() > 1, applier.WriteError(err)
+}
+
+// mayChange reports whether a refused write is worth another try.
+func mayChange(err error) bool { return apierrors.IsConflict(err) || apierrors.IsTooManyRequests(err) }
+
+func (r *request) notAsked(err error) error { return fmt.Errorf("%s was not asked: %w", r.named, err) }
 
 // couldNotTell reports whether err says nothing about the Application.
 func couldNotTell(err error) bool {
@@ -137,53 +157,67 @@ func (app application) carries(token string) bool {
 	return app.operation != nil && app.operation.token == token || app.state != nil && app.state.operation.token == token
 }
 
-// awaitTurn reads the Application until ask may be made of it, or never may: it waits for an operation in progress. It is an
-// orphan if what was in progress has lost its operation.
-func (r request) awaitTurn(ctx context.Context, ref types.NamespacedName) (app application, orphan bool, err error) {
-	app, err = r.askable(ctx, ref)
-	switch {
-	case err != nil || !app.busy() || app.carries(r.ask.Token):
-		return app, false, err
-	case app.orphaned() && app.state.identity() == r.orphan:
+// awaitTurn waits until the Application, as askable returned it, may be asked, or never may: it waits for every operation in
+// progress, for as long as the request may wait in all. It is an orphan if what was in progress has lost its operation, and
+// nothing of its record changed for that long.
+func (r *request) awaitTurn(ctx context.Context, ref types.NamespacedName, app application, unaskable error) (_ application, orphan bool, err error) {
+	if unaskable != nil || !app.busy() {
+		return app, false, unaskable
+	}
+	if app.orphaned() && app.state.identity() == r.orphan {
 		return app, true, nil
 	}
+	wait := r.wait()
+	if wait == 0 {
+		return app, false, r.busyError(app, 0)
+	}
+	whole := r.deadline.IsZero()
+	if whole {
+		r.deadline = time.Now().Add(wait)
+	}
+	waiting, cancel := context.WithDeadline(ctx, r.deadline)
+	defer cancel()
+	for app.busy() {
+		first, unchanged := app, whole && app.orphaned()
+		err = applier.AwaitObject(waiting, r.client.resource(ref), ref.Name, r.client.options.PollInterval, func(u *unstructured.Unstructured) (bool, error) {
+			app, err := parseApplication(u, r.client.options.InfoKey)
+			unchanged = unchanged && app.orphaned() && app.sameRecord(first)
+			return !app.busy() || !r.ask.IsCurrent(), err
+		})
+		expired := waiting.Err() != nil
+		switch {
+		case ctx.Err() != nil:
+			return app, false, fmt.Errorf("%w: %w", r.busyError(app, 0), context.Cause(ctx))
+		case err != nil && !expired && !errors.Is(err, applier.ErrObjectGone):
+			return app, false, fmt.Errorf("cannot wait for %s: %w", r.named, err)
+		case !r.ask.IsCurrent():
+			return app, false, r.stale()
+		}
+		whole = false
+		if app, err = r.askable(ctx, ref); err != nil {
+			return app, false, err
+		}
+		switch {
+		case expired && unchanged && app.orphaned() && app.sameRecord(first):
+			return app, true, nil
+		case expired && app.busy():
+			return app, false, r.busyError(app, wait)
+		}
+	}
+	return app, false, nil
+}
+
+// wait is how long the request may wait.
+func (r *request) wait() time.Duration {
 	wait := r.ask.Wait
 	if wait == 0 {
 		wait = r.client.options.OperationWait
 	}
-	if wait < 0 {
-		return app, false, r.busyError(app, 0)
-	}
-	waiting, cancel := context.WithTimeout(ctx, wait)
-	defer cancel()
-	first, unchanged := app, app.orphaned()
-	err = applier.AwaitObject(waiting, r.client.resource(ref), ref.Name, r.client.options.PollInterval, func(u *unstructured.Unstructured) (bool, error) {
-		app, err := parseApplication(u, r.client.options.InfoKey)
-		unchanged = unchanged && app.orphaned() && app.sameRecord(first)
-		return !app.busy() || !r.ask.IsCurrent(), err
-	})
-	switch {
-	case ctx.Err() != nil:
-		return app, false, fmt.Errorf("%w: %w", r.busyError(app, 0), context.Cause(ctx))
-	case err != nil && waiting.Err() == nil && !errors.Is(err, applier.ErrObjectGone):
-		return application{}, false, fmt.Errorf("cannot wait for %s: %w", r.named, err)
-	case !r.ask.IsCurrent():
-		return app, false, r.stale()
-	}
-	expired := waiting.Err() != nil
-	app, err = r.askable(ctx, ref)
-	switch {
-	case err != nil || !app.busy():
-		return app, false, err
-	case expired && unchanged && app.orphaned() && app.sameRecord(first):
-		return app, true, nil
-	default:
-		return app, false, r.busyError(app, wait)
-	}
+	return max(0, wait)
 }
 
 // askable reads the Application and refuses what ask may not be made of.
-func (r request) askable(ctx context.Context, ref types.NamespacedName) (application, error) {
+func (r *request) askable(ctx context.Context, ref types.NamespacedName) (application, error) {
 	app, verdict := r.client.look(ctx, ref)
 	if verdict.OK {
 		verdict = r.client.bound(app, r.ask.Want)
@@ -204,7 +238,7 @@ func (app application) sameRecord(other application) bool {
 	return app.state != nil && other.state != nil && reflect.DeepEqual(app.state.raw, other.state.raw)
 }
 
-func (r request) busyError(app application, waited time.Duration) error {
+func (r *request) busyError(app application, waited time.Duration) error {
 	what, initiator, mend := "an operation is asked for", "", "let it end, or terminate it"
 	switch {
 	case app.operation != nil:

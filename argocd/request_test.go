@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -282,6 +283,39 @@ func TestAnOperationInProgressIsWaitedForAndNeverReplaced(t *testing.T) {
 			_, err := w.request(t.Context())
 			require.NoError(t, err)
 			assert.Equal(t, 1, w.writes())
+		})
+	})
+	t.Run("until the next one ends too, which was set before we came", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, Options{}, running...)
+			go func() {
+				time.Sleep(time.Minute)
+				w.on("get", sync.OnceValue(func() error { w.change(t, running...); return nil }))
+				w.change(t, ended)
+				time.Sleep(time.Minute)
+				assert.Zero(t, w.writes())
+				w.change(t, ended)
+			}()
+			begin := time.Now()
+			_, err := w.request(t.Context())
+			require.NoError(t, err)
+			assert.Equal(t, 2*time.Minute, time.Since(begin))
+		})
+	})
+	t.Run("for no longer than the wait, whatever comes after it", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, Options{OperationWait: time.Minute})
+			w.on("update", func() error { w.change(t, running...); time.Sleep(time.Second); return conflict() })
+			begin := time.Now()
+			go func() {
+				time.Sleep(40 * time.Second)
+				w.change(t, ended)
+			}()
+			_, err := w.request(t.Context())
+			assert.ErrorContains(t, err, "started by alice")
+			assert.Less(t, time.Since(begin), 70*time.Second)
 		})
 	})
 	for name, test := range map[string]struct {
