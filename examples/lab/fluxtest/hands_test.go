@@ -103,8 +103,9 @@ func TestForeignStampsDuringARunDoNotHideItsEnd(t *testing.T) {
 	require.Equal(t, applier.StateSucceeded, end.State, "%+v", end)
 	assert.Equal(t, started.Commit, end.AppliedCommit)
 	s.requireHeld(t)
-	assert.Contains(t, handledIn(states()), started.Token)
-	assert.NotContains(t, handledIn(states()), lost)
+	handled := handledIn(states())
+	assert.Contains(t, handled, started.Token)
+	assert.NotContains(t, handled, lost)
 }
 
 // A live ask may come while a run is going on, and then its own token is the one that is lost.
