@@ -12,31 +12,31 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
 
 	"github.com/gitops-applier/gitops-applier/examples/lab/lab"
 )
 
-// schemaKinds are the kinds whose schemas are written, by API group and
+// schemaKinds are the built-in kinds whose schemas are written, by API group and
 // version.
 var schemaKinds = map[schema.GroupVersion][]string{
-	{Version: "v1"}:                                       {"ConfigMap", "Event", "Namespace", "Pod", "Secret", "Service", "ServiceAccount"},
-	{Group: "apps", Version: "v1"}:                        {"Deployment"},
-	{Group: "batch", Version: "v1"}:                       {"Job"},
-	{Group: "events.k8s.io", Version: "v1"}:               {"Event"},
-	{Group: "rbac.authorization.k8s.io", Version: "v1"}:   {"Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"},
-	{Group: "authorization.k8s.io", Version: "v1"}:        {"SelfSubjectAccessReview"},
-	{Group: "apiextensions.k8s.io", Version: "v1"}:        {"CustomResourceDefinition"},
-	{Group: "kustomize.toolkit.fluxcd.io", Version: "v1"}: {"Kustomization"},
-	{Group: "source.toolkit.fluxcd.io", Version: "v1"}: {
-		"Bucket", "ExternalArtifact", "GitRepository", "HelmChart", "HelmRepository", "OCIRepository",
-	},
-	{Group: "helm.toolkit.fluxcd.io", Version: "v2"}: {"HelmRelease"},
+	{Version: "v1"}:                                     {"ConfigMap", "Event", "Namespace", "Secret", "Service", "ServiceAccount"},
+	{Group: "apps", Version: "v1"}:                      {"Deployment"},
+	{Group: "batch", Version: "v1"}:                     {"Job"},
+	{Group: "coordination.k8s.io", Version: "v1"}:       {"Lease"},
+	{Group: "events.k8s.io", Version: "v1"}:             {"Event"},
+	{Group: "rbac.authorization.k8s.io", Version: "v1"}: {"Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"},
 }
 
+// schemas writes what package fake embeds: under "definitions" the OpenAPI
+// schemas that the API server publishes for its built-in kinds, under
+// "resources" the specs of the CustomResourceDefinitions. Neither has
+// descriptions.
 func schemas(ctx context.Context, out io.Writer, flags *flag.FlagSet, args []string) (err error) {
 	file := flags.String("out", "", "`file` to write; compressed if its name ends in .gz")
 	if err := parse(flags, args); err != nil {
@@ -55,16 +55,15 @@ func schemas(ctx context.Context, out io.Writer, flags *flag.FlagSet, args []str
 	if err != nil {
 		return err
 	}
-	collected, err := collectSchemas(client)
-	// The documents of custom kinds appear some time after the kinds.
-	for start := time.Now(); err != nil && time.Since(start) < time.Minute && ctx.Err() == nil; {
-		time.Sleep(200 * time.Millisecond)
-		collected, err = collectSchemas(client)
-	}
+	definitions, err := collectSchemas(client)
 	if err != nil {
 		return err
 	}
-	content, err := json.Marshal(map[string]any{"components": map[string]any{"schemas": collected}})
+	resources, err := collectResources(ctx, l.Dynamic())
+	if err != nil {
+		return err
+	}
+	content, err := json.Marshal(map[string]any{"definitions": definitions, "resources": resources})
 	if err != nil {
 		return err
 	}
@@ -83,8 +82,36 @@ func schemas(ctx context.Context, out io.Writer, flags *flag.FlagSet, args []str
 	if err := os.WriteFile(*file, content, 0o644); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "%d schemas, %d bytes: %s\n", len(collected), len(content), *file)
+	fmt.Fprintf(out, "%d schemas, %d resources, %d bytes: %s\n", len(definitions), len(resources), len(content), *file)
 	return nil
+}
+
+// collectResources returns the specs of the CustomResourceDefinitions, as far as
+// they say how objects are stored and served.
+func collectResources(ctx context.Context, client dynamic.Interface) ([]any, error) {
+	crds, err := client.Resource(schema.GroupVersionResource{
+		Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
+	}).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	var specs []any
+	for _, crd := range crds.Items {
+		spec, _, err := unstructured.NestedMap(crd.Object, "spec")
+		if err != nil {
+			return nil, err
+		}
+		delete(spec, "conversion")
+		versions, _ := spec["versions"].([]any)
+		for _, version := range versions {
+			if version, ok := version.(map[string]any); ok {
+				delete(version, "additionalPrinterColumns")
+			}
+		}
+		stripDescriptions(spec)
+		specs = append(specs, spec)
+	}
+	return specs, nil
 }
 
 // collectSchemas merges the OpenAPI v3 documents of the groups above into one

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 
@@ -138,39 +139,78 @@ func play(ctx context.Context, config *rest.Config, namespace string, steps []st
 	if _, err := w.client.Resource(namespaces).Create(ctx, object, metav1.CreateOptions{}); err != nil {
 		return nil, fmt.Errorf("create namespace: %w", err)
 	}
-	watched, err := w.watch(kustomization)
+	start, err := w.start()
 	if err != nil {
 		return nil, err
 	}
-	defer watched.Stop()
+	var watches []watch.Interface
+	for _, s := range watched {
+		open, err := w.watch(s, metav1.ListOptions{ResourceVersion: start})
+		if err != nil {
+			return nil, err
+		}
+		defer open.Stop()
+		watches = append(watches, open)
+	}
 	for _, s := range steps {
 		s.do(w)
 	}
-	return append(w.transcript(), w.seen(watched)...), nil
-}
-
-// watch follows a kind from where it stands.
-func (w *world) watch(s sample) (watch.Interface, error) {
-	list, err := w.of(s.resource).List(w.ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("list %s: %w", s.kind, err)
+	lines := w.transcript()
+	for i, s := range watched {
+		lines = append(lines, w.seen(s, watches[i])...)
 	}
-	return w.of(s.resource).Watch(w.ctx, metav1.ListOptions{ResourceVersion: list.GetResourceVersion()})
+	for _, selector := range []metav1.ListOptions{{LabelSelector: "l1=x"}, {LabelSelector: "!l1"}, {FieldSelector: "metadata.name!=b"}} {
+		selector.ResourceVersion = start
+		open, err := w.watch(kustomization, selector)
+		if err != nil {
+			return nil, err
+		}
+		lines = append(lines, w.seen(kustomization, open)...)
+		open.Stop()
+	}
+	return lines, nil
 }
 
-// seen renders what a watch delivered until an object that is made for its end.
-func (w *world) seen(watched watch.Interface) []string {
-	end := &unstructured.Unstructured{Object: change(kustomization.base, nil)}
-	end.SetName("the-end")
-	if _, err := w.of(kustomization.resource).Create(w.ctx, end, metav1.CreateOptions{}); err != nil {
+// watched are the kinds whose changes are watched while the steps run.
+var watched = []sample{kustomization, application}
+
+// start is a resourceVersion before the first step.
+func (w *world) start() (string, error) {
+	list, err := w.of(kustomization.resource).List(w.ctx, metav1.ListOptions{})
+	if err != nil {
+		return "", fmt.Errorf("list: %w", err)
+	}
+	return list.GetResourceVersion(), nil
+}
+
+func (w *world) watch(s sample, options metav1.ListOptions) (watch.Interface, error) {
+	open, err := w.of(s.resource).Watch(w.ctx, options)
+	if err != nil {
+		return nil, fmt.Errorf("watch %s: %w", s.kind, err)
+	}
+	return open, nil
+}
+
+// seen renders what a watch delivered until an object that is made for its end, with the labels that let it through.
+func (w *world) seen(s sample, open watch.Interface) []string {
+	w.ends++
+	last := fmt.Sprintf("the-end-%d", w.ends)
+	end := &unstructured.Unstructured{Object: change(s.base, nil)}
+	end.SetName(last)
+	end.SetLabels(map[string]string{"l1": "x"})
+	if _, err := w.of(s.resource).Create(w.ctx, end, metav1.CreateOptions{}); err != nil {
 		return []string{"create the end: " + err.Error()}
+	}
+	end.SetLabels(nil)
+	if _, err := w.of(s.resource).Patch(w.ctx, last, types.MergePatchType, []byte(`{"metadata":{"labels":null}}`), metav1.PatchOptions{}); err != nil {
+		return []string{"change the end: " + err.Error()}
 	}
 	timeout := time.After(20 * time.Second)
 	var answers []answer
 	for {
 		select {
-		case event, open := <-watched.ResultChan():
-			if !open {
+		case event, ok := <-open.ResultChan():
+			if !ok {
 				return []string{"the watch ended early"}
 			}
 			object, ok := event.Object.(*unstructured.Unstructured)
@@ -178,7 +218,7 @@ func (w *world) seen(watched watch.Interface) []string {
 				return []string{fmt.Sprintf("watch: %s %v", event.Type, event.Object)}
 			}
 			answers = append(answers, answer{call: "watch " + string(event.Type), objects: []*unstructured.Unstructured{object}})
-			if object.GetName() == "the-end" {
+			if object.GetName() == last && (event.Type == watch.Deleted || len(object.GetLabels()) == 0) {
 				return render(answers)
 			}
 		case <-timeout:

@@ -202,6 +202,48 @@ var helmRelease = sample{
 	jsonPatch: []string{`{"op":"add","path":"/spec/values","value":{"j":[1,2]}}`, `{"op":"add","path":"/spec/values/k","value":1.0}`},
 }
 
+var application = sample{
+	resource: schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1", Resource: "applications"},
+	kind:     "Application",
+	base: m{
+		"apiVersion": "argoproj.io/v1alpha1", "kind": "Application", "metadata": m{},
+		"spec": m{"project": "default", "destination": m{"server": "https://kubernetes.default.svc"}, "source": m{"repoURL": "https://git.example.com/acme/shop", "path": "."}},
+	},
+	spec: []fragment{
+		spec("main", "source", "targetRevision"), spec(nil, "source"), spec(int64(5), "project"), spec(nil, "project"), spec(m{"automated": m{"prune": true}}, "syncPolicy"), spec(nil, "syncPolicy"), spec(l{"CreateNamespace=true"}, "syncPolicy", "syncOptions"),
+		set(m{"sync": m{"revision": "abc", "prune": true}, "initiatedBy": m{"username": "lib"}}, "operation"), set(m{"sync": m{"revision": "def"}, "retry": m{"limit": int64(3)}}, "operation"), set(nil, "operation"), set("text", "operation"), set(m{"sync": m{"syncStrategy": m{"hook": m{"force": nil}}}}, "operation"),
+		status(m{"phase": "Running", "message": "m", "startedAt": "2024-01-02T03:04:05Z", "operation": m{"sync": m{"revision": "abc"}}}, "operationState"),
+		status(m{"phase": "Succeeded"}, "operationState"), status(nil, "operationState"), set(nil, "status"), status("Synced", "sync", "status"), status("2024-01-02T03:04:05Z", "reconciledAt"), status("today", "reconciledAt"),
+		spec("what", "bogus"),
+	},
+	jsonPatch: []string{
+		`{"op":"remove","path":"/operation"}`, `{"op":"add","path":"/operation","value":{"sync":{"revision":"j"}}}`, `{"op":"remove","path":"/status/operationState"}`, `{"op":"add","path":"/status","value":{"sync":{"status":"Synced"}}}`, `{"op":"replace","path":"/spec/project","value":"other"}`,
+	},
+}
+
+var event = sample{
+	resource: schema.GroupVersionResource{Version: "v1", Resource: "events"},
+	kind:     "Event",
+	base: m{
+		"apiVersion": "v1", "kind": "Event", "metadata": m{},
+		"involvedObject": m{"kind": "Kustomization", "name": "a", "namespace": "elsewhere"}, "reason": "R", "message": "m", "type": "Normal",
+	},
+	spec: []fragment{
+		set(int64(2), "count"), set("n", "message"), set("2024-01-02T03:04:05Z", "lastTimestamp"), set("today", "lastTimestamp"), set(m{"component": "c"}, "source"), set(m{"kind": "Kustomization", "name": "a"}, "involvedObject"), set("what", "bogus"),
+	},
+	jsonPatch: []string{`{"op":"replace","path":"/message","value":"j"}`, `{"op":"add","path":"/count","value":3}`},
+}
+
+var lease = sample{
+	resource: schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"},
+	kind:     "Lease",
+	base:     m{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": m{}, "spec": m{"holderIdentity": "x", "leaseDurationSeconds": int64(15)}},
+	spec: []fragment{
+		spec("y", "holderIdentity"), spec(nil, "holderIdentity"), spec("2024-01-02T03:04:05.123456Z", "renewTime"), spec("2024-01-02T03:04:05Z", "renewTime"), spec(int64(1), "leaseTransitions"), set(nil, "spec"),
+	},
+	jsonPatch: []string{`{"op":"replace","path":"/spec/holderIdentity","value":"j"}`},
+}
+
 var secret = sample{
 	resource: schema.GroupVersionResource{Version: "v1", Resource: "secrets"},
 	kind:     "Secret",
@@ -223,7 +265,11 @@ var role = sample{
 	jsonPatch: []string{`{"op":"add","path":"/rules/0/verbs/-","value":"watch"}`, `{"op":"remove","path":"/rules"}`},
 }
 
-var samples = []sample{kustomization, kustomization, kustomization, kustomization, gitRepository, gitRepository, helmRelease, configMap, secret, role}
+// samples, the more important ones more than once.
+var samples = []sample{
+	kustomization, kustomization, kustomization, kustomization, kustomization, gitRepository, gitRepository, application, application,
+	helmRelease, configMap, secret, role, event, lease,
+}
 
 var (
 	names    = []string{"a", "a", "a", "b"}
@@ -352,12 +398,25 @@ func (g *generator) create() step {
 	options := metav1.CreateOptions{FieldManager: pick(g.Rand, managers), DryRun: g.dryRun(), FieldValidation: g.validation()}
 	text := fmt.Sprintf("create %s %s %+v", s.kind, compact(body), createText(options))
 	return step{text, func(w *world) {
-		object, err := w.of(s.resource).Create(w.ctx, &unstructured.Unstructured{Object: runtime.DeepCopyJSON(body)}, options)
+		body := runtime.DeepCopyJSON(body)
+		if s.kind == "Event" {
+			w.inNamespace(body)
+		}
+		object, err := w.of(s.resource).Create(w.ctx, &unstructured.Unstructured{Object: body}, options)
 		w.answer(text, object, err)
 		if err == nil && len(options.DryRun) == 0 {
 			w.remember(key(s, object.GetName()), object)
 		}
 	}}
+}
+
+// inNamespace makes an event one of something in the world's namespace, where it belongs.
+func (w *world) inNamespace(event map[string]any) {
+	if about, ok := event["involvedObject"].(map[string]any); ok {
+		if _, named := about["namespace"]; named {
+			about["namespace"] = w.namespace
+		}
+	}
 }
 
 func createText(o metav1.CreateOptions) string {

@@ -30,6 +30,7 @@ type world struct {
 	uids     map[string][]string
 
 	warnings *warnings
+	ends     int
 	answers  []answer
 }
 

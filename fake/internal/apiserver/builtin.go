@@ -30,6 +30,13 @@ type builtinRules struct {
 	numbered bool
 	// upsert: an update creates what is missing.
 	upsert bool
+	// conditional: an update has to name the resourceVersion it was made on.
+	conditional bool
+	// uncollected: the garbage collector does not know the kind, so that a deletion sets no finalizer for it.
+	uncollected bool
+	// meta says how often the metadata is checked beyond what is checked of every object. It shows: an error is listed
+	// once for each check.
+	meta metaChecks
 
 	defaults     func(object map[string]any)
 	beforeCreate func(object map[string]any)
@@ -40,6 +47,17 @@ type builtinRules struct {
 	// rename turns an object of another group's kind into this one's fields.
 	rename func(to *version, object map[string]any)
 }
+
+// metaChecks says when a kind checks metadata that is checked for every object anyway.
+type metaChecks int
+
+const (
+	// metaAlways is on create and on update, where changes are checked as well.
+	metaAlways metaChecks = iota
+	// metaOnCreate is on create; on update only changes are checked.
+	metaOnCreate
+	metaNever
+)
 
 func builtinKind(group, name string, n names, namespaced bool, r *builtinRules) *kind {
 	if n.Singular == "" {
@@ -157,35 +175,55 @@ func (r *builtinRules) prepareSubresource(_ *version, object, old map[string]any
 }
 
 func (r *builtinRules) validate(v *version, object map[string]any) field.ErrorList {
+	var list field.ErrorList
+	if r.meta != metaNever {
+		list = r.checkMeta(v, object)
+	}
+	return append(list, r.checkFields(v, object)...)
+}
+
+func (r *builtinRules) checkMeta(v *version, object map[string]any) field.ErrorList {
 	valid := r.validName
 	if valid == nil {
 		valid = apivalidation.NameIsDNSSubdomain
 	}
-	list := apivalidation.ValidateObjectMetaAccessor(&unstructured.Unstructured{Object: object}, v.kind.namespaced, valid, field.NewPath("metadata"))
-	if r.check != nil {
-		list = append(list, r.check(v, object)...)
+	return apivalidation.ValidateObjectMetaAccessor(&unstructured.Unstructured{Object: object}, v.kind.namespaced, valid, field.NewPath("metadata"))
+}
+
+func (r *builtinRules) checkFields(v *version, object map[string]any) field.ErrorList {
+	if r.check == nil {
+		return nil
 	}
-	return list
+	return r.check(v, object)
 }
 
 func (r *builtinRules) validateUpdate(v *version, object, old map[string]any) field.ErrorList {
-	list := apivalidation.ValidateObjectMetaAccessorUpdate(&unstructured.Unstructured{Object: object},
-		&unstructured.Unstructured{Object: old}, field.NewPath("metadata"))
-	list = append(list, r.validate(v, object)...)
+	var list field.ErrorList
+	if r.meta != metaNever {
+		list = checkMetaChange(object, old)
+	}
+	if r.meta == metaAlways {
+		list = append(list, r.checkMeta(v, object)...)
+	}
+	list = append(list, r.checkFields(v, object)...)
 	if r.checkUpdate != nil {
 		list = append(list, r.checkUpdate(v, object, old)...)
 	}
 	return list
 }
 
-func (r *builtinRules) validateSubresource(_ *version, object, old map[string]any) field.ErrorList {
+func checkMetaChange(object, old map[string]any) field.ErrorList {
 	return apivalidation.ValidateObjectMetaAccessorUpdate(&unstructured.Unstructured{Object: object},
 		&unstructured.Unstructured{Object: old}, field.NewPath("metadata"))
 }
 
+func (r *builtinRules) validateSubresource(_ *version, object, old map[string]any) field.ErrorList {
+	return checkMetaChange(object, old)
+}
+
 func (r *builtinRules) warnings(_, _ map[string]any) []string { return nil }
 
-func (r *builtinRules) unconditionalUpdate() bool { return true }
+func (r *builtinRules) unconditionalUpdate() bool { return !r.conditional }
 func (r *builtinRules) createOnUpdate() bool      { return r.upsert }
 
 func (r *builtinRules) selectableFields(v *version, object map[string]any) fields.Set {

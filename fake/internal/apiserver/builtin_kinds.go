@@ -24,7 +24,8 @@ import (
 func builtinKinds() []*kind {
 	anyName := func(name string, _ bool) []string { return path.IsValidPathSegmentName(name) }
 	role := func(new func() runtime.Object) *builtinRules {
-		return &builtinRules{new: new, validName: anyName, upsert: true, defaults: defaultRoleRef}
+		return &builtinRules{
+			new: new, validName: anyName, upsert: true, defaults: defaultRoleRef}
 	}
 	events := builtinKind("", "v1", names{Plural: "events", Kind: "Event", ShortNames: []string{"ev"}}, true,
 		eventRules(func() runtime.Object { return &corev1.Event{} }))
@@ -54,16 +55,16 @@ func builtinKinds() []*kind {
 		}),
 		builtinKind("apps", "v1", names{Plural: "deployments", Kind: "Deployment", ShortNames: []string{"deploy"}, Categories: []string{"all"}}, true, &builtinRules{
 			new:          func() runtime.Object { return &appsv1.Deployment{} },
-			subresources: []string{"status"}, numbered: true,
+			subresources: []string{"status"}, numbered: true, meta: metaOnCreate,
 			defaults: defaultDeployment, check: checkDeployment, checkUpdate: checkSelectorUpdate,
 		}),
 		builtinKind("batch", "v1", names{Plural: "jobs", Kind: "Job", Categories: []string{"all"}}, true, &builtinRules{
 			new:          func() runtime.Object { return &batchv1.Job{} },
-			subresources: []string{"status"}, numbered: true,
+			subresources: []string{"status"}, numbered: true, meta: metaOnCreate,
 			defaults: defaultJob, beforeCreate: selectJobPods, check: checkTemplate, checkUpdate: checkTemplateUpdate,
 		}),
 		builtinKind("coordination.k8s.io", "v1", names{Plural: "leases", Kind: "Lease"}, true, &builtinRules{
-			new: func() runtime.Object { return &coordinationv1.Lease{} }, upsert: true,
+			new: func() runtime.Object { return &coordinationv1.Lease{} }, upsert: true, conditional: true, meta: metaOnCreate,
 		}),
 		builtinKind("rbac.authorization.k8s.io", "v1", names{Plural: "clusterrolebindings", Kind: "ClusterRoleBinding"}, false,
 			role(func() runtime.Object { return &rbacv1.ClusterRoleBinding{} })),
@@ -224,7 +225,9 @@ func checkService(_ *version, object map[string]any) field.ErrorList {
 }
 
 func eventRules(new func() runtime.Object) *builtinRules {
-	return &builtinRules{new: new, validName: func(string, bool) []string { return nil }, upsert: true, check: checkEvent, selectable: eventFields, rename: renameEvent}
+	return &builtinRules{
+		new: new, upsert: true, uncollected: true, meta: metaNever, check: checkEvent, selectable: eventFields, rename: renameEvent,
+	}
 }
 
 // eventNames pairs the fields of core events with their names in events.k8s.io.

@@ -52,7 +52,9 @@ func (s *Server) deleteOne(r *Request, v *version, key, name string, options *me
 	}
 	dryRun := len(options.DryRun) > 0
 	object := existing.meta().DeepCopy()
-	object.SetFinalizers(collectorFinalizers(object.GetFinalizers(), options))
+	if r, builtin := v.kind.rules.(*builtinRules); !builtin || !r.uncollected {
+		object.SetFinalizers(collectorFinalizers(object.GetFinalizers(), options))
+	}
 	if len(object.GetFinalizers()) == 0 && !v.keepsUntilFinalized(object) {
 		return deletedResponse(r, s.remove(st, key, dryRun))
 	}
