@@ -262,6 +262,8 @@ func TestALiveApplyIsFollowedToTheRightEndThroughForeignHands(t *testing.T) {
 			ask := s.askLive(s.repo.Commit(t, lab.Files{"web.yaml": deployment, "cm.yaml": lab.ConfigMap("cm", "key", "two")}))
 			started, err := s.client.Request(t.Context(), s.ref, ask)
 			require.NoError(t, err)
+			// A run at the commit before may have waited for health too, so the Deployment has to be there first.
+			s.lab.WaitFor(t, deployments, s.ns, "unready", func(u *unstructured.Unstructured) bool { return u != nil })
 			s.lab.WaitFor(t, lab.Kustomizations, s.ns, s.ref.Name, checking)
 
 			for _, hand := range c.hands {
