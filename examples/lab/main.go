@@ -1,5 +1,5 @@
-// Command lab runs a real Kubernetes control plane with the real Flux
-// controllers on this machine. See the package lab beside it for its use in
+// Command lab runs a real Kubernetes control plane with the real controllers of
+// Flux and Argo CD on this machine. See the package lab beside it for its use in
 // tests.
 package main
 

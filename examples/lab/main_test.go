@@ -48,7 +48,7 @@ func TestUpRunsUntilItIsInterrupted(t *testing.T) {
 	client, err := dynamic.NewForConfig(config)
 	require.NoError(t, err)
 	assert.Eventually(t, func() bool {
-		_, err := client.Resource(lab.ConfigMaps).Namespace(demoNamespace).Get(t.Context(), "greeting", metav1.GetOptions{})
+		_, err := client.Resource(lab.ConfigMaps).Namespace(fluxNamespace).Get(t.Context(), "greeting", metav1.GetOptions{})
 		return err == nil
 	}, lab.WaitTimeout, 100*time.Millisecond, "the seeded Kustomization is not applied")
 

@@ -77,10 +77,10 @@ func (c *cache) crds(ctx context.Context) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		entry := filepath.Join(c.dir, "crds", filepath.Base(m.module), key)
+		entry := filepath.Join(c.dir, "crds", filepath.FromSlash(m.module), key)
 		dirs[i] = entry
 		err = c.fill(ctx, entry, func(dir string) error {
-			return copyCRDs(ctx, filepath.Join(c.tools, m.tool), m.module, dir)
+			return copyCRDs(ctx, filepath.Join(c.tools, m.tool), m, dir)
 		})
 		if err != nil {
 			return nil, fmt.Errorf("the CRDs of %s: %w", m.module, err)

@@ -24,8 +24,8 @@ var customResourceDefinitions = schema.GroupVersionResource{
 }
 
 // copyCRDs copies the CRD files of a module that the tool's go.mod pins.
-func copyCRDs(ctx context.Context, toolDir, module, dir string) error {
-	out, err := goCommand(ctx, toolDir, "mod", "download", "-json", module)
+func copyCRDs(ctx context.Context, toolDir string, m crdModule, dir string) error {
+	out, err := goCommand(ctx, toolDir, "mod", "download", "-json", m.module)
 	if err != nil {
 		return err
 	}
@@ -33,12 +33,16 @@ func copyCRDs(ctx context.Context, toolDir, module, dir string) error {
 	if err := json.Unmarshal([]byte(out), &downloaded); err != nil {
 		return err
 	}
-	files, err := filepath.Glob(filepath.Join(downloaded.Dir, "config", "crd", "bases", "*.yaml"))
-	if err != nil {
-		return err
-	}
-	if len(files) == 0 {
-		return fmt.Errorf("%s has no CRDs in config/crd/bases", downloaded.Dir)
+	var files []string
+	for _, pattern := range m.files {
+		found, err := filepath.Glob(filepath.Join(downloaded.Dir, filepath.FromSlash(pattern)))
+		if err != nil {
+			return err
+		}
+		if len(found) == 0 {
+			return fmt.Errorf("%s has no CRDs in %s", downloaded.Dir, pattern)
+		}
+		files = append(files, found...)
 	}
 	for _, file := range files {
 		content, err := os.ReadFile(file)

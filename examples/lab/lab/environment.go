@@ -45,7 +45,11 @@ func (e *environment) tmp() string { return filepath.Join(e.dir, "tmp") }
 func (e *environment) logs() string { return filepath.Join(e.dir, "logs") }
 
 func (e *environment) process(path string, ports []int, args, env []string, ready func(context.Context) error) *Process {
-	name := filepath.Base(path)
+	return e.role(filepath.Base(path), path, ports, args, env, ready)
+}
+
+// role is a process of a program that takes the role its environment names.
+func (e *environment) role(name, path string, ports []int, args, env []string, ready func(context.Context) error) *Process {
 	return &Process{
 		name: name, path: path, args: args, env: env, ports: ports,
 		log:   filepath.Join(e.logs(), name+".log"),

@@ -18,15 +18,24 @@ import (
 type Parts int
 
 const (
-	// Flux is all there is: API server, CRDs, controllers and Git server.
+	// Flux is the API server with all CRDs, Flux's controllers and a Git server.
 	Flux Parts = iota
-	// CRDs is the API server with Flux's kinds, and nobody who reconciles them.
+	// CRDs is the API server with the kinds of Flux and of Argo CD, and nobody
+	// who reconciles them.
 	CRDs
-	// Bare is the API server alone. It serves no kind of Flux's.
+	// Bare is the API server alone. It serves no kind of Flux's or Argo CD's.
 	Bare
+	// ArgoCD is the API server with all CRDs, Argo CD's application-controller
+	// and repo-server, the Redis they need, and a Git server.
+	ArgoCD
+	// All is Flux and ArgoCD together.
+	All
 )
 
-// Options for [Up]. The zero value starts everything and reports to stderr.
+func (p Parts) flux() bool   { return p == Flux || p == All }
+func (p Parts) argoCD() bool { return p == ArgoCD || p == All }
+
+// Options for [Up]. The zero value starts Flux and reports to stderr.
 type Options struct {
 	Parts    Parts
 	Progress io.Writer // nil means os.Stderr
@@ -35,14 +44,21 @@ type Options struct {
 // Lab is a running control plane. It is safe for concurrent use; the handles
 // of its processes are not, see [Alone].
 type Lab struct {
-	APIServer           *Process
-	Etcd                *Process
-	SourceController    *Process // nil without [Flux]
-	KustomizeController *Process // nil without [Flux]
+	APIServer *Process
+	Etcd      *Process
+
+	// Flux's; nil without it.
+	SourceController    *Process
+	KustomizeController *Process
+
+	// Argo CD's; nil without it.
+	ApplicationController *Process
+	RepoServer            *Process
+	Redis                 *Process
 
 	environment *environment
 	credentials *credentials
-	git         *gitServer // nil without Flux
+	git         *gitServer // nil without Flux and Argo CD
 	dynamic     dynamic.Interface
 }
 
@@ -55,7 +71,7 @@ func Build(ctx context.Context, options Options) error {
 
 // executables are the paths of what one control plane runs.
 type executables struct {
-	etcd, apiServer, sourceController, kustomizeController string
+	etcd, apiServer, sourceController, kustomizeController, argoCD, redis string
 
 	crds []string // folders
 }
@@ -69,17 +85,26 @@ func prepare(ctx context.Context, options Options) (*executables, error) {
 	if err != nil {
 		return nil, err
 	}
+	x := &executables{}
 	programs := []program{etcdProgram, apiServerProgram}
-	if options.Parts == Flux {
+	into := []*string{&x.etcd, &x.apiServer}
+	if options.Parts.flux() {
 		programs = append(programs, sourceControllerProgram, kustomizeControllerProgram)
+		into = append(into, &x.sourceController, &x.kustomizeController)
+	}
+	if options.Parts.argoCD() {
+		if x.redis, err = findRedis(ctx, progress); err != nil {
+			return nil, err
+		}
+		programs = append(programs, argoCDProgram)
+		into = append(into, &x.argoCD)
 	}
 	paths, err := cache.ensure(ctx, programs...)
 	if err != nil {
 		return nil, err
 	}
-	x := &executables{etcd: paths[0], apiServer: paths[1]}
-	if options.Parts == Flux {
-		x.sourceController, x.kustomizeController = paths[2], paths[3]
+	for i, path := range paths {
+		*into[i] = path
 	}
 	if options.Parts != Bare {
 		if x.crds, err = cache.crds(ctx); err != nil {
@@ -121,7 +146,7 @@ func up(ctx context.Context, parts Parts, x *executables) (l *Lab, err error) {
 		}
 	}()
 
-	ports, err := freePorts(8)
+	ports, err := freePorts(12)
 	if err != nil {
 		return l, err
 	}
@@ -154,17 +179,32 @@ func up(ctx context.Context, parts Parts, x *executables) (l *Lab, err error) {
 	if l.git, err = newGitServer(filepath.Join(e.dir, "git")); err != nil {
 		return l, err
 	}
-	l.SourceController, err = newSourceController(e, x.sourceController, l.Kubeconfig(), [3]int(ports[3:6]))
-	if err != nil {
-		return l, err
+	if parts.flux() {
+		l.SourceController, err = newSourceController(e, x.sourceController, l.Kubeconfig(), [3]int(ports[3:6]))
+		if err != nil {
+			return l, err
+		}
+		l.KustomizeController = newKustomizeController(e, x.kustomizeController, l.Kubeconfig(), [2]int(ports[6:8]))
 	}
-	l.KustomizeController = newKustomizeController(e, x.kustomizeController, l.Kubeconfig(), [2]int(ports[6:8]))
-	var controllers sync.WaitGroup
-	var sourceErr, kustomizeErr error
-	controllers.Go(func() { sourceErr = startInTime(ctx, l.SourceController) })
-	controllers.Go(func() { kustomizeErr = startInTime(ctx, l.KustomizeController) })
-	controllers.Wait()
-	return l, errors.Join(sourceErr, kustomizeErr)
+	if parts.argoCD() {
+		if err := l.addArgoCD(ctx, x, [4]int(ports[8:12])); err != nil {
+			return l, err
+		}
+	}
+	return l, l.startControllers(ctx)
+}
+
+// startControllers starts what works for the objects in the API server, all at
+// the same time.
+func (l *Lab) startControllers(ctx context.Context) error {
+	controllers := l.controllers()
+	errs := make([]error, len(controllers))
+	var starts sync.WaitGroup
+	for i, p := range controllers {
+		starts.Go(func() { errs[i] = startInTime(ctx, p) })
+	}
+	starts.Wait()
+	return errors.Join(errs...)
 }
 
 func startInTime(ctx context.Context, p *Process) error {
@@ -193,7 +233,18 @@ func (l *Lab) Stop() error {
 // processes lists what runs, those that depend on others first.
 func (l *Lab) processes() []*Process {
 	var all []*Process
-	for _, p := range []*Process{l.KustomizeController, l.SourceController, l.APIServer, l.Etcd} {
+	for _, p := range append(l.controllers(), l.Redis, l.APIServer, l.Etcd) {
+		if p != nil {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// controllers lists what works for the objects in the API server.
+func (l *Lab) controllers() []*Process {
+	var all []*Process
+	for _, p := range []*Process{l.ApplicationController, l.RepoServer, l.KustomizeController, l.SourceController} {
 		if p != nil {
 			all = append(all, p)
 		}

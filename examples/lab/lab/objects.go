@@ -13,17 +13,24 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// The resources that tests of Flux deal with.
+// The resources that tests deal with.
 var (
 	Kustomizations  = schema.GroupVersionResource{Group: "kustomize.toolkit.fluxcd.io", Version: "v1", Resource: "kustomizations"}
 	GitRepositories = schema.GroupVersionResource{Group: "source.toolkit.fluxcd.io", Version: "v1", Resource: "gitrepositories"}
 	HelmCharts      = schema.GroupVersionResource{Group: "source.toolkit.fluxcd.io", Version: "v1", Resource: "helmcharts"}
 	HelmReleases    = schema.GroupVersionResource{Group: "helm.toolkit.fluxcd.io", Version: "v2", Resource: "helmreleases"}
+	Applications    = schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1", Resource: "applications"}
+	AppProjects     = schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1", Resource: "appprojects"}
 	ConfigMaps      = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 	Namespaces      = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 )
 
-var namespaces atomic.Int64
+var names atomic.Int64
+
+// uniqueName is a name that says which test it belongs to.
+func uniqueName(t testing.TB) string {
+	return fmt.Sprintf("%s-%d", slug(t.Name(), 40), names.Add(1))
+}
 
 // Namespace makes a namespace of the test's own and returns its name. When the
 // test has ended, the objects that the controllers would go on working for are
@@ -31,7 +38,7 @@ var namespaces atomic.Int64
 // kube-controller-manager runs.
 func (l *Lab) Namespace(t testing.TB) string {
 	t.Helper()
-	name := fmt.Sprintf("%s-%d", slug(t.Name(), 40), namespaces.Add(1))
+	name := uniqueName(t)
 	l.Create(t, Namespaces, &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name},
 	}})
@@ -47,13 +54,18 @@ func (l *Lab) Namespace(t testing.TB) string {
 
 // clear deletes what controllers act on in a namespace.
 func (l *Lab) clear(ctx context.Context, namespace string) error {
+	var worked []schema.GroupVersionResource
+	if l.ApplicationController != nil {
+		worked = append(worked, Applications)
+	}
 	if l.KustomizeController != nil {
-		for _, gvr := range []schema.GroupVersionResource{Kustomizations, HelmReleases, HelmCharts, GitRepositories} {
-			err := l.dynamic.Resource(gvr).Namespace(namespace).
-				DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
-			if err != nil {
-				return fmt.Errorf("delete the %s: %w", gvr.Resource, err)
-			}
+		worked = append(worked, Kustomizations, HelmReleases, HelmCharts, GitRepositories)
+	}
+	for _, gvr := range worked {
+		err := l.dynamic.Resource(gvr).Namespace(namespace).
+			DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
+		if err != nil {
+			return fmt.Errorf("delete the %s: %w", gvr.Resource, err)
 		}
 	}
 	return l.dynamic.Resource(Namespaces).Delete(ctx, namespace, metav1.DeleteOptions{})

@@ -37,6 +37,10 @@ var (
 		name: "kustomize-controller", tool: "flux",
 		module: "github.com/fluxcd/kustomize-controller", importPath: "github.com/fluxcd/kustomize-controller",
 	}
+	argoCDProgram = program{
+		name: "argocd", tool: "argocd",
+		module: "github.com/argoproj/argo-cd/v3", importPath: "github.com/argoproj/argo-cd/v3/cmd",
+	}
 )
 
 // kubernetesVersionFlags makes the API server report the version it was built
@@ -48,16 +52,22 @@ func kubernetesVersionFlags(version string) string {
 		pkg, version, pkg, parts[0], pkg, parts[1])
 }
 
-// crdModule is a module that carries CRDs in config/crd/bases.
+// crdModule is a module that carries CRDs.
 type crdModule struct {
 	tool   string
 	module string
+	files  []string // patterns, below the module's folder
 }
 
+// bases is where controller-gen puts CRDs.
+var bases = []string{"config/crd/bases/*.yaml"}
+
 var crdModules = []crdModule{
-	{tool: "flux", module: "github.com/fluxcd/source-controller"},
-	{tool: "flux", module: "github.com/fluxcd/kustomize-controller"},
-	{tool: "helm", module: "github.com/fluxcd/helm-controller"},
+	{tool: "flux", module: "github.com/fluxcd/source-controller", files: bases},
+	{tool: "flux", module: "github.com/fluxcd/kustomize-controller", files: bases},
+	{tool: "helm", module: "github.com/fluxcd/helm-controller", files: bases},
+	// Not that of ApplicationSet, which has 1 MB and no controller here.
+	{tool: "argocd", module: "github.com/argoproj/argo-cd/v3", files: []string{"manifests/crds/application-crd.yaml", "manifests/crds/appproject-crd.yaml"}},
 }
 
 // toolsDir is the folder with the nested modules that pin the programs. They

@@ -217,3 +217,10 @@ func (r *Repository) commit(ctx context.Context, c change) (string, error) {
 func data(to *bytes.Buffer, content string) {
 	fmt.Fprintf(to, "data %d\n%s\n", len(content), content)
 }
+
+// Fetch brings all commits of another repository into this one, without
+// changing a branch.
+func (r *Repository) Fetch(t testing.TB, from *Repository) {
+	t.Helper()
+	r.git(t, "fetch", "--quiet", from.dir, "+refs/heads/*:refs/fetched/*")
+}

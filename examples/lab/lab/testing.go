@@ -16,8 +16,13 @@ import (
 // unless -parallel says otherwise, because they spend their time waiting for
 // controllers.
 //
-// Without it the control planes live until the test binary ends.
-func Main(m *testing.M) {
+// The control plane that the tests share has [Flux], or the parts named here.
+//
+// Without Main the control planes live until the test binary ends.
+func Main(m *testing.M, parts ...Parts) {
+	for _, p := range parts {
+		mainLab.parts = p
+	}
 	flag.Parse()
 	chosen := false
 	flag.Visit(func(f *flag.Flag) { chosen = chosen || f.Name == "test.parallel" })
@@ -27,7 +32,7 @@ func Main(m *testing.M) {
 		}
 	}
 	code := m.Run()
-	for _, s := range []*sharedLab{&fluxLab, &bareLab} {
+	for _, s := range []*sharedLab{&mainLab, &bareLab} {
 		if err := s.stop(); err != nil {
 			fmt.Fprintln(os.Stderr, "lab:", err)
 			code = max(code, 1)
@@ -45,7 +50,7 @@ func Main(m *testing.M) {
 func Start(t testing.TB) *Lab {
 	t.Helper()
 	share.enter(t)
-	return fluxLab.get(t)
+	return mainLab.get(t)
 }
 
 // Alone is Start for a test that stops a process, or measures: it waits until
@@ -60,7 +65,7 @@ func Start(t testing.TB) *Lab {
 func Alone(t testing.TB) *Lab {
 	t.Helper()
 	share.enterAlone(t)
-	l := fluxLab.get(t)
+	l := mainLab.get(t)
 	starts := l.serverStarts()
 	t.Cleanup(func() { l.restore(t, starts) })
 	return l
@@ -87,7 +92,7 @@ func (l *Lab) restore(t testing.TB, servers [2]int) {
 		}
 		p.Start(t)
 		if p == l.APIServer && servers != l.serverStarts() {
-			for _, controller := range []*Process{l.SourceController, l.KustomizeController} {
+			for _, controller := range l.controllers() {
 				controller.Kill(t)
 			}
 		}
@@ -107,7 +112,7 @@ type sharedLab struct {
 }
 
 var (
-	fluxLab = sharedLab{parts: Flux}
+	mainLab = sharedLab{parts: Flux}
 	bareLab = sharedLab{parts: Bare}
 )
 

@@ -102,10 +102,7 @@ func describe(object *unstructured.Unstructured) string {
 // logs returns the controllers' last lines about a namespace.
 func (l *Lab) logs(namespace string) string {
 	var b strings.Builder
-	for _, p := range []*Process{l.SourceController, l.KustomizeController} {
-		if p == nil {
-			continue
-		}
+	for _, p := range l.controllers() {
 		var about []string
 		for line := range strings.Lines(p.Log(1000)) {
 			if strings.Contains(line, namespace) {
