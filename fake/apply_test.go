@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -454,4 +455,41 @@ func TestApplyOfTheStatus(t *testing.T) {
 
 	_, err = s.client.Patch(t.Context(), "missing", types.ApplyPatchType, []byte(strings.ReplaceAll(string(data), "shop", "missing")), metav1.PatchOptions{FieldManager: "controller"}, "status")
 	assert.True(t, apierrors.IsNotFound(err), "a subresource creates nothing: %v", err)
+}
+
+func TestForcedAppliesAndOtherWritesDoNotGetInEachOthersWay(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	createShop(t, c)
+	s := newShops(t, c)
+	const writes = 50
+	var wg sync.WaitGroup
+	errs := make(chan error, 3*writes)
+	for _, write := range []func(i int) error{
+		func(i int) error {
+			_, err := s.apply("lib", true, body(token(fmt.Sprint("t", i)), suspend(i%2 == 0)))
+			return err
+		},
+		func(i int) error {
+			patch := fmt.Sprintf(`{"spec":{"path":"./%d"}}`, i)
+			_, err := s.client.Patch(t.Context(), "shop", types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "user"})
+			return err
+		},
+		func(i int) error {
+			patch := fmt.Sprintf(`{"status":{"lastHandledReconcileAt":"%d"}}`, i)
+			_, err := s.client.Patch(t.Context(), "shop", types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "controller"}, "status")
+			return err
+		},
+	} {
+		wg.Go(func() {
+			for i := range writes {
+				errs <- write(i)
+			}
+		})
+	}
+	wg.Wait()
+	close(errs)
+	for err := range errs {
+		require.NoError(t, err)
+	}
 }

@@ -1,6 +1,7 @@
 package fake_test
 
 import (
+	"fmt"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,5 +34,29 @@ spec: {suspend: true}
 		}
 		suspend, resume = resume, suspend
 		c.ResetRequests()
+	}
+}
+
+func BenchmarkListOf10000(b *testing.B) {
+	c := newCluster(b)
+	shop := object(b, shopYAML)
+	shops := c.Resource(kustomizations).Namespace(team)
+	for i := range 10_000 {
+		shop.SetName(fmt.Sprintf("shop-%05d", i))
+		if _, err := shops.Create(b.Context(), shop, metav1.CreateOptions{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for b.Loop() {
+		options := metav1.ListOptions{Limit: 500}
+		for {
+			page, err := shops.List(b.Context(), options)
+			if err != nil {
+				b.Fatal(err)
+			}
+			if options.Continue = page.GetContinue(); options.Continue == "" {
+				break
+			}
+		}
 	}
 }

@@ -23,9 +23,9 @@ type Options struct {
 // A Cluster is an in-memory API server. It is a dynamic.Interface: the one of its own View, which may do everything.
 //
 // It serves the custom resources of Flux (Kustomization, HelmRelease, GitRepository, OCIRepository, Bucket,
-// HelmRepository, HelmChart, ExternalArtifact), and of the built-in kinds ConfigMap, Secret, Namespace, Service,
-// ServiceAccount, Event (in both groups), Deployment, Job, Lease, Role, ClusterRole and their bindings, and
-// SelfSubjectAccessReview.
+// HelmRepository, HelmChart, ExternalArtifact) and of Argo CD (Application, AppProject, ApplicationSet), and of the
+// built-in kinds ConfigMap, Secret, Namespace, Service, ServiceAccount, Event (in both groups), Deployment, Job, Lease,
+// Role, ClusterRole and their bindings, and SelfSubjectAccessReview.
 //
 // It is safe for concurrent use. Stop it when the test is over.
 type Cluster struct {
@@ -54,7 +54,7 @@ func NewCluster(options Options) *Cluster {
 }
 
 // As returns a new view of the cluster for another identity. What the rule does not allow is answered with Forbidden,
-// and a SelfSubjectAccessReview is answered by the rule as well. A nil rule allows everything.
+// and a SelfSubjectAccessReview, which everybody may create, is answered by the rule as well. A nil rule allows everything.
 //
 // The rule is asked for each request by the verbs of RBAC: get, list, watch, create, update, patch, delete,
 // deletecollection. It may be called from several goroutines at once.

@@ -17,7 +17,7 @@ import (
 )
 
 // historyLimit is how many changes of one kind are kept for watches and paged lists that go on from a revision.
-const historyLimit = 20_000
+const historyLimit = 10_000
 
 // A store keeps the objects of one kind with their recent history. The server's lock guards it.
 type store struct {
