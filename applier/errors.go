@@ -130,7 +130,7 @@ func AbsenceOf(err error) Absence {
 			return AbsenceNotServed
 		}
 		return AbsenceNotFound
-	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
+	case apierrors.IsForbidden(err):
 		return AbsenceForbidden
 	default:
 		return AbsenceUnknown

@@ -80,10 +80,10 @@ func TestFourAnswersStayFour(t *testing.T) {
 		applier.AbsenceNone:      {nil},
 		applier.AbsenceNotFound:  {apierrors.NewNotFound(apps, "a"), fmt.Errorf("read: %w", apierrors.NewNotFound(apps, "a"))},
 		applier.AbsenceNotServed: {notServed(), fmt.Errorf("read: %w", notServed()), &meta.NoKindMatchError{}, &meta.NoResourceMatchError{}},
-		applier.AbsenceForbidden: {apierrors.NewForbidden(apps, "a", nil), apierrors.NewUnauthorized("no")},
+		applier.AbsenceForbidden: {apierrors.NewForbidden(apps, "a", nil)},
 		applier.AbsenceUnknown: {
 			io.EOF, context.Canceled, apierrors.NewInternalError(io.EOF), apierrors.NewConflict(apps, "a", nil),
-			apierrors.NewTooManyRequests("slow", 1), apierrors.NewGone("old"), apierrors.NewServiceUnavailable("no"),
+			apierrors.NewTooManyRequests("slow", 1), apierrors.NewGone("old"), apierrors.NewServiceUnavailable("no"), apierrors.NewUnauthorized("expired"),
 		},
 	} {
 		for _, err := range errs {

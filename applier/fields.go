@@ -2,6 +2,8 @@ package applier
 
 import (
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -25,11 +27,11 @@ func FieldsOf(object *unstructured.Unstructured) *Fields {
 func Field[T any](f *Fields, path ...string) T {
 	value, found, err := unstructured.NestedFieldNoCopy(f.fields, path...)
 	typed, ok := value.(T)
-	if err == nil && found && value != nil && !ok {
-		err = fmt.Errorf("it is %T, not %T", value, typed)
-	}
-	if err != nil {
-		f.keep(err, path)
+	switch {
+	case err != nil:
+		f.Fail("is inside something that is no object", path...)
+	case found && value != nil && !ok:
+		f.Fail(fmt.Sprintf("is %T, not %T", value, typed), path...)
 	}
 	return typed
 }
@@ -44,22 +46,25 @@ func (f *Fields) Has(path ...string) bool {
 func (f *Fields) Each(path ...string) []*Fields {
 	var entries []*Fields
 	for i, entry := range Field[[]any](f, path...) {
-		at := append(append([]string{}, path...), fmt.Sprint(i))
+		at := append(slices.Clone(path), strconv.Itoa(i))
 		fields, ok := entry.(map[string]any)
 		if !ok {
-			f.keep(fmt.Errorf("it is %T, not an object", entry), at)
+			f.Fail(fmt.Sprintf("is %T, not an object", entry), at...)
 			continue
 		}
-		entries = append(entries, &Fields{fields: fields, at: f.at + "." + strings.Join(at, "."), err: f.err})
+		entries = append(entries, &Fields{fields: fields, at: f.named(at), err: f.err})
 	}
 	return entries
+}
+
+// Fail keeps what is wrong with the field at path, if it is the first: a phrase such as "is 3, not a version".
+func (f *Fields) Fail(wrong string, path ...string) {
+	if *f.err == nil {
+		*f.err = fmt.Errorf("field %s %s", f.named(path), wrong)
+	}
 }
 
 // Err returns what is wrong with the first field read that had the wrong type, if any had.
 func (f *Fields) Err() error { return *f.err }
 
-func (f *Fields) keep(err error, path []string) {
-	if *f.err == nil {
-		*f.err = fmt.Errorf("field %s.%s: %w", f.at, strings.Join(path, "."), err)
-	}
-}
+func (f *Fields) named(path []string) string { return f.at + "." + strings.Join(path, ".") }

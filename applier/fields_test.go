@@ -53,16 +53,16 @@ func TestTheFirstFieldOfTheWrongTypeIsKept(t *testing.T) {
 		read func(f *applier.Fields)
 		says string
 	}{
-		"a text":      {read: func(f *applier.Fields) { applier.Field[bool](f, "spec", "name") }, says: "field .spec.name: it is string, not bool"},
-		"inside it":   {read: func(f *applier.Fields) { applier.Field[string](f, "spec", "name", "x") }, says: "field .spec.name.x: "},
-		"a list":      {read: func(f *applier.Fields) { f.Each("spec", "name") }, says: "field .spec.name: it is string, not []interface {}"},
-		"an entry":    {read: func(f *applier.Fields) { f.Each("spec", "list") }, says: "field .spec.list.1: it is string, not an object"},
-		"in an entry": {read: func(f *applier.Fields) { applier.Field[bool](f.Each("spec", "good")[0], "name") }, says: "field .spec.good.0.name: it is string, not bool"},
+		"a text":      {read: func(f *applier.Fields) { applier.Field[bool](f, "spec", "name") }, says: "field .spec.name is string, not bool"},
+		"inside it":   {read: func(f *applier.Fields) { applier.Field[string](f, "spec", "name", "x") }, says: "field .spec.name.x is inside something that is no object"},
+		"a list":      {read: func(f *applier.Fields) { f.Each("spec", "name") }, says: "field .spec.name is string, not []interface {}"},
+		"an entry":    {read: func(f *applier.Fields) { f.Each("spec", "list") }, says: "field .spec.list.1 is string, not an object"},
+		"in an entry": {read: func(f *applier.Fields) { applier.Field[bool](f.Each("spec", "good")[0], "name") }, says: "field .spec.good.0.name is string, not bool"},
 		"the first": {
 			read: func(f *applier.Fields) {
 				applier.Field[bool](f, "spec", "name")
 				applier.Field[string](f, "spec")
-			}, says: "field .spec.name: it is string, not bool",
+			}, says: "field .spec.name is string, not bool",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -11,10 +11,8 @@ const (
 	// ReasonSucceeded is an applier that exists, applies a source that can be driven, and may be asked.
 	ReasonSucceeded = fluxmeta.SucceededReason
 	// ReasonApplierNotFound is no such object in the cluster, or a kind that is not served there; the
-	// message says which.
+	// message says which. One that is being deleted is ReasonDeleting.
 	ReasonApplierNotFound = "ApplierNotFound"
-	// An applier that is being deleted has ReasonDeleting, the same word as in a Progress.
-
 	// ReasonUnsupportedSource is a source that cannot be driven: no GitRepository, one that is missing or
 	// follows no branch, or an Application with several sources.
 	ReasonUnsupportedSource = "UnsupportedSource"
@@ -27,7 +25,8 @@ const (
 	ReasonSuspendOwnedElsewhere = "SuspendOwnedElsewhere"
 	// ReasonReconcileSkipped is an applier that its controller is told to pass over.
 	ReasonReconcileSkipped = "ReconcileSkipped"
-	// ReasonForbidden is an identity that may not read or write what a request needs.
+	// ReasonForbidden is an identity that may not read or write what a request needs. Credentials that
+	// the API server does not accept (401) are ReasonCheckFailed: they may only have expired.
 	ReasonForbidden = "Forbidden"
 	// ReasonCheckFailed is a check that could not complete. It says nothing about the applier.
 	ReasonCheckFailed = fluxmeta.FailedReason

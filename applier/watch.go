@@ -70,7 +70,7 @@ func (w *objectWatch) once(ctx context.Context) (opened, refused bool) {
 		AllowWatchBookmarks: true,
 	})
 	if err != nil {
-		return false, apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsMethodNotSupported(err)
+		return false, apierrors.IsForbidden(err) || apierrors.IsMethodNotSupported(err)
 	}
 	defer watcher.Stop()
 

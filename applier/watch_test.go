@@ -299,7 +299,6 @@ func TestAWatchThatIsRefusedIsClosed(t *testing.T) {
 	forbidden := apierrors.NewForbidden(apps, "app", nil)
 	for name, test := range map[string]struct{ refuse, unread error }{
 		"forbidden":             {refuse: forbidden},
-		"unauthorized":          {refuse: apierrors.NewUnauthorized("no")},
 		"no verb of the kind's": {refuse: apierrors.NewMethodNotSupported(apps, "watch")},
 		"forbidden to read":     {unread: forbidden},
 	} {

@@ -25,8 +25,8 @@ const listLimit = 500
 // release of another version may apply it, so that is an error. A GitRepository that includes the source is not listed.
 func (c *Client) Consumers(ctx context.Context, source types.NamespacedName) ([]fluxmeta.NamespacedObjectKindReference, error) {
 	var consumers []fluxmeta.NamespacedObjectKindReference
-	_, err := c.each(ctx, kustomizationKind, func(name types.NamespacedName, r *reader) {
-		if r.sourceRef(name.Namespace, "spec", "sourceRef") == gitSource(source) {
+	_, err := c.each(ctx, kustomizationKind, func(name types.NamespacedName, f *applier.Fields) {
+		if sourceRef(f, name.Namespace, "spec", "sourceRef") == gitSource(source) {
 			consumers = append(consumers, reference(kustomizationKind, name))
 		}
 	})
@@ -34,17 +34,17 @@ func (c *Client) Consumers(ctx context.Context, source types.NamespacedName) ([]
 		return nil, err
 	}
 	charts := map[types.NamespacedName]bool{}
-	_, err = c.each(ctx, helmChartKind, func(name types.NamespacedName, r *reader) {
-		if r.sourceRef(name.Namespace, "spec", "sourceRef") == gitSource(source) {
+	_, err = c.each(ctx, helmChartKind, func(name types.NamespacedName, f *applier.Fields) {
+		if sourceRef(f, name.Namespace, "spec", "sourceRef") == gitSource(source) {
 			charts[name] = true
 		}
 	})
 	if err != nil {
 		return nil, err
 	}
-	served, err := c.each(ctx, helmReleaseKind, func(name types.NamespacedName, r *reader) {
-		chart := r.sourceRef(name.Namespace, "spec", "chartRef")
-		if r.sourceRef(name.Namespace, "spec", "chart", "spec", "sourceRef") == gitSource(source) ||
+	served, err := c.each(ctx, helmReleaseKind, func(name types.NamespacedName, f *applier.Fields) {
+		chart := sourceRef(f, name.Namespace, "spec", "chartRef")
+		if sourceRef(f, name.Namespace, "spec", "chart", "spec", "sourceRef") == gitSource(source) ||
 			chart.kind == helmChartKind.name && charts[chart.name] {
 			consumers = append(consumers, reference(helmReleaseKind, name))
 		}
@@ -78,8 +78,8 @@ func gitSource(name types.NamespacedName) sourceReference {
 }
 
 // sourceRef reads a reference; an empty namespace is that of the object that holds it.
-func (r *reader) sourceRef(namespace string, path ...string) sourceReference {
-	at := func(field string) string { return read[string](r, append(slices.Clone(path), field)...) }
+func sourceRef(f *applier.Fields, namespace string, path ...string) sourceReference {
+	at := func(field string) string { return applier.Field[string](f, append(slices.Clone(path), field)...) }
 	return sourceReference{at("kind"), types.NamespacedName{Namespace: cmp.Or(at("namespace"), namespace), Name: at("name")}}
 }
 
@@ -90,7 +90,7 @@ func reference(k kind, name types.NamespacedName) fluxmeta.NamespacedObjectKindR
 }
 
 // each reads every object of a kind in the cluster, page by page. It is not served where the cluster does not know the kind.
-func (c *Client) each(ctx context.Context, k kind, visit func(types.NamespacedName, *reader)) (served bool, err error) {
+func (c *Client) each(ctx context.Context, k kind, visit func(types.NamespacedName, *applier.Fields)) (served bool, err error) {
 	options := metav1.ListOptions{Limit: listLimit}
 	for {
 		page, err := c.dynamic.Resource(k.resource).List(ctx, options)
@@ -109,13 +109,13 @@ func (c *Client) each(ctx context.Context, k kind, visit func(types.NamespacedNa
 	}
 }
 
-func (c *Client) eachOf(page *unstructured.UnstructuredList, k kind, visit func(types.NamespacedName, *reader)) error {
+func (c *Client) eachOf(page *unstructured.UnstructuredList, k kind, visit func(types.NamespacedName, *applier.Fields)) error {
 	for i := range page.Items {
 		name := types.NamespacedName{Namespace: page.Items[i].GetNamespace(), Name: page.Items[i].GetName()}
-		r := &reader{fields: page.Items[i].Object}
-		visit(name, r)
-		if r.err != nil {
-			return fmt.Errorf("%s: %w", c.named(k.name, name), r.err)
+		f := applier.FieldsOf(&page.Items[i])
+		visit(name, f)
+		if err := f.Err(); err != nil {
+			return fmt.Errorf("%s: %w", c.named(k.name, name), err)
 		}
 	}
 	return nil

@@ -26,7 +26,7 @@ func (c *Client) fetch(ctx context.Context, source gitRepository, ask applier.As
 		return err
 	}
 	last := source
-	err = c.watchUntil(ctx, gitRepositoryKind, source.name, func(u *unstructured.Unstructured) (bool, error) {
+	err = c.await(ctx, gitRepositoryKind, source.name, func(u *unstructured.Unstructured) (bool, error) {
 		var err error
 		if last, err = parseGitRepository(u); err != nil {
 			return false, fmt.Errorf("%s: %w", named, err)

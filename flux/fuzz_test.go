@@ -165,9 +165,9 @@ func FuzzConsumers(f *testing.F) {
 		c := &Client{cluster: "prod", options: judging}
 		page := &unstructured.UnstructuredList{Items: []unstructured.Unstructured{*u}}
 		for _, path := range [][]string{{"spec", "sourceRef"}, {"spec", "chartRef"}, {"spec", "chart", "spec", "sourceRef"}} {
-			err := c.eachOf(page, helmReleaseKind, func(name types.NamespacedName, r *reader) {
-				ref := r.sourceRef(name.Namespace, path...)
-				if r.err == nil && ref.name.Namespace == "" {
+			err := c.eachOf(page, helmReleaseKind, func(name types.NamespacedName, f *applier.Fields) {
+				ref := sourceRef(f, name.Namespace, path...)
+				if f.Err() == nil && ref.name.Namespace == "" {
 					require.Empty(t, name.Namespace)
 				}
 			})

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/gitops-applier/gitops-applier/applier"
 	"github.com/gitops-applier/gitops-applier/applier/gitref"
 )
 
@@ -26,22 +27,22 @@ type gitRepositoryRef struct {
 }
 
 func parseGitRepository(u *unstructured.Unstructured) (gitRepository, error) {
-	r := &reader{fields: u.Object}
+	f := applier.FieldsOf(u)
 	repository := gitRepository{
-		object: r.object(u),
-		url:    read[string](r, "spec", "url"),
+		object: objectOf(f, u),
+		url:    applier.Field[string](f, "spec", "url"),
 		ref: gitRepositoryRef{
-			branch: read[string](r, "spec", "ref", "branch"),
-			name:   read[string](r, "spec", "ref", "name"),
-			tag:    read[string](r, "spec", "ref", "tag"),
-			semver: read[string](r, "spec", "ref", "semver"),
-			commit: read[string](r, "spec", "ref", "commit"),
+			branch: applier.Field[string](f, "spec", "ref", "branch"),
+			name:   applier.Field[string](f, "spec", "ref", "name"),
+			tag:    applier.Field[string](f, "spec", "ref", "tag"),
+			semver: applier.Field[string](f, "spec", "ref", "semver"),
+			commit: applier.Field[string](f, "spec", "ref", "commit"),
 		},
-		artifact: read[string](r, "status", "artifact", "revision"),
+		artifact: applier.Field[string](f, "status", "artifact", "revision"),
 	}
 	// source-controller v1.9.4 writes the URL into a message whole.
 	repository.ready.message = gitref.RedactText(strings.ReplaceAll(repository.ready.message, repository.url, gitref.Redact(repository.url)))
-	return repository, r.err
+	return repository, f.Err()
 }
 
 // gitRepository reads the GitRepository ref. The error is the API server's own, or one of a malformed object.

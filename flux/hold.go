@@ -122,11 +122,11 @@ const maxReleaseWrites = 2*conflictTries + 2
 // releasing returns the next write of a release of ks, if it needs one.
 func (c *Client) releasing(ks kustomization) (patch, bool) {
 	p := patch{of: ks.object, guarded: true}
-	for _, name := range ks.owners.applied {
+	for _, name := range slices.Concat(ks.owners.applied, ks.stampers.applied) {
 		if !c.options.ours(name) {
 			continue
 		}
-		if ks.suspended && len(ks.owners.updated) > 0 && c.options.appliedElsewhere(ks.owners) == "" {
+		if c.options.heldByUs(ks.owners) && ks.suspended && len(ks.owners.updated) > 0 && c.options.appliedElsewhere(ks.owners) == "" {
 			p.suspend = new(false)
 			return p, true
 		}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/gitops-applier/gitops-applier/applier"
 	"github.com/gitops-applier/gitops-applier/applier/gitref"
 )
 
@@ -42,38 +43,38 @@ type kustomization struct {
 }
 
 func parseKustomization(u *unstructured.Unstructured) (kustomization, error) {
-	r := &reader{fields: u.Object}
+	f := applier.FieldsOf(u)
 	ks := kustomization{
-		object:        r.object(u),
-		sourceKind:    read[string](r, "spec", "sourceRef", "kind"),
-		lastApplied:   read[string](r, "status", "lastAppliedRevision"),
-		lastAttempted: read[string](r, "status", "lastAttemptedRevision"),
+		object:        objectOf(f, u),
+		sourceKind:    applier.Field[string](f, "spec", "sourceRef", "kind"),
+		lastApplied:   applier.Field[string](f, "status", "lastAppliedRevision"),
+		lastAttempted: applier.Field[string](f, "status", "lastAttemptedRevision"),
 	}
 	ks.ready.message = gitref.RedactText(ks.ready.message)
-	if apiVersion := read[string](r, "spec", "sourceRef", "apiVersion"); apiVersion != "" {
+	if apiVersion := applier.Field[string](f, "spec", "sourceRef", "apiVersion"); apiVersion != "" {
 		version, err := schema.ParseGroupVersion(apiVersion)
 		if err != nil {
-			r.fail([]string{"spec", "sourceRef", "apiVersion"}, fmt.Sprintf("is %q: %v", apiVersion, err))
+			f.Fail(fmt.Sprintf("is %q: %v", apiVersion, err), "spec", "sourceRef", "apiVersion")
 		}
 		ks.sourceGroup = version.Group
 	}
 	ks.source = types.NamespacedName{
-		Namespace: read[string](r, "spec", "sourceRef", "namespace"),
-		Name:      read[string](r, "spec", "sourceRef", "name"),
+		Namespace: applier.Field[string](f, "spec", "sourceRef", "namespace"),
+		Name:      applier.Field[string](f, "spec", "sourceRef", "name"),
 	}
 	if ks.source.Namespace == "" {
 		ks.source.Namespace = ks.name.Namespace
 	}
-	if history := read[[]any](r, "status", "history"); len(history) > 0 {
+	if history := applier.Field[[]any](f, "status", "history"); len(history) > 0 {
 		entry, err := json.Marshal(history[0])
 		if err != nil {
-			r.fail([]string{"status", "history"}, fmt.Sprintf("cannot be read: %v", err))
+			f.Fail(fmt.Sprintf("cannot be read: %v", err), "status", "history")
 		}
 		ks.lastRun = string(entry)
 	}
-	ks.owners = r.ownersOf("f:spec", "f:suspend")
-	ks.stampers = r.ownersOf("f:metadata", "f:annotations", "f:"+fluxmeta.ReconcileRequestAnnotation)
-	return ks, r.err
+	ks.owners = ownersOf(f, "f:spec", "f:suspend")
+	ks.stampers = ownersOf(f, "f:metadata", "f:annotations", "f:"+fluxmeta.ReconcileRequestAnnotation)
+	return ks, f.Err()
 }
 
 // kustomization reads the Kustomization ref. The error is the API server's own, or one of a malformed object.

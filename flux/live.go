@@ -9,7 +9,9 @@ import (
 )
 
 // whereLive says where a Live operation stands. Its Kustomization is not suspended, so it goes on reconciling for other
-// reasons too: Ready Unknown under a handled token is the next run, whose outcome then stands in.
+// reasons too: Ready Unknown under a handled token is the next run, whose outcome then stands in. So is a run at another
+// revision while the source holds the commit (see explain): kustomize-controller learns of the token and of the artifact by two
+// watches, and runs again once it has seen the other.
 func (o operation) whereLive(ks kustomization) applier.Progress {
 	switch {
 	case o.liveHandled(ks) && (!ks.ready.is(metav1.ConditionUnknown) || ks.suspended):

@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gitops-applier/gitops-applier/applier"
 )
 
 // owners are the field managers of a field, as metadata.managedFields names them: here of a Kustomization's spec.suspend.
@@ -17,13 +19,12 @@ type owners struct {
 
 // ownersOf reads who owns the field at path, written as in fieldsV1. A manager that changed the status by its subresource
 // alone is none.
-func (r *reader) ownersOf(path ...string) owners {
+func ownersOf(f *applier.Fields, path ...string) owners {
 	var found owners
-	for _, item := range read[[]any](r, "metadata", "managedFields") {
-		entry := r.within(item, "metadata", "managedFields")
-		manager, operation := read[string](entry, "manager"), read[string](entry, "operation")
-		subresource := read[string](entry, "subresource")
-		owned := read[map[string]any](entry, append([]string{"fieldsV1"}, path...)...) != nil
+	for _, entry := range f.Each("metadata", "managedFields") {
+		manager, operation := applier.Field[string](entry, "manager"), applier.Field[string](entry, "operation")
+		subresource := applier.Field[string](entry, "subresource")
+		owned := applier.Field[map[string]any](entry, append([]string{"fieldsV1"}, path...)...) != nil
 		switch {
 		case !owned || subresource != "":
 		case operation == string(metav1.ManagedFieldsOperationApply):

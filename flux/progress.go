@@ -3,9 +3,7 @@ package flux
 import (
 	"context"
 	"fmt"
-	"strings"
 
-	fluxmeta "github.com/fluxcd/pkg/apis/meta"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -104,28 +102,4 @@ func (c *Client) observe(ctx context.Context, ref types.NamespacedName, s *appli
 		return ks, o.failed(applier.ReasonDeleting, "%s is being deleted: it is not suspended again, which would keep its objects", o.named), nil
 	}
 	return ks, applier.Progress{}, nil
-}
-
-// explain tells apart what Flux calls ArtifactFailed. A path that the artifact does not have is the commit's fault, if the
-// artifact is of the commit; lastAttemptedRevision does not name it yet then (kustomize-controller v1.9.6,
-// kustomization_controller.go sets it after the path check).
-func (c *Client) explain(ctx context.Context, ks kustomization, o operation, p applier.Progress) (applier.Progress, error) {
-	if p.State != applier.StateFailed || p.Reason != fluxmeta.ArtifactFailedReason || !strings.Contains(p.Message, "path not found") {
-		return p, nil
-	}
-	source, err := c.gitRepository(ctx, ks.source)
-	switch {
-	case applier.AbsenceOf(err) == applier.AbsenceNotFound:
-		return p, nil
-	case err != nil:
-		return applier.Progress{}, fmt.Errorf("cannot read %s, whose artifact %s applied: %w", c.named("GitRepository", ks.source), o.named, err)
-	case source.holds(o.started.Commit):
-		p.Reason = applier.ReasonPathNotFound
-		p.Message = fmt.Sprintf("%s: %s has no such path: %s", o.named, applier.DescribeCommit(o.started.Commit), ks.ready.message)
-	default:
-		p.Reason = applier.ReasonAttemptedOther
-		p.Message = fmt.Sprintf("%s may have run at another commit, because %s holds %s by now, not %s: %s",
-			o.named, c.named("GitRepository", ks.source), describeArtifact(source.artifact), applier.DescribeCommit(o.started.Commit), ks.ready.message)
-	}
-	return p, nil
 }

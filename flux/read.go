@@ -2,14 +2,14 @@ package flux
 
 import (
 	"context"
-	"fmt"
-	"slices"
-	"strings"
 
 	fluxmeta "github.com/fluxcd/pkg/apis/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/gitops-applier/gitops-applier/applier"
 )
 
 // object is what every Flux object shows of itself.
@@ -34,73 +34,30 @@ type condition struct {
 	lastTransitionTime string
 }
 
-// reader reads fields of an object and keeps the first one that has the wrong type.
-type reader struct {
-	fields map[string]any
-	err    error
-
-	// parent reads the object that holds this one, at a path.
-	parent *reader
-	path   []string
-}
-
-// read returns the field at path, or the zero value where it is missing or has the wrong type, which r keeps.
-func read[T any](r *reader, path ...string) T {
-	value, found, err := unstructured.NestedFieldNoCopy(r.fields, path...)
-	typed, ok := value.(T)
-	switch {
-	case err != nil:
-		r.fail(path, "is inside something that is no object")
-	case found && value != nil && !ok:
-		r.fail(path, fmt.Sprintf("is %T, not %T", value, typed))
-	}
-	return typed
-}
-
-// fail keeps what is wrong with the field at path.
-func (r *reader) fail(path []string, wrong string) {
-	for ; r.parent != nil; r = r.parent {
-		path = slices.Concat(r.path, path)
-	}
-	if r.err == nil {
-		r.err = fmt.Errorf("field .%s %s", strings.Join(path, "."), wrong)
-	}
-}
-
-// within returns a reader of one entry of the list at path.
-func (r *reader) within(entry any, path ...string) *reader {
-	fields, ok := entry.(map[string]any)
-	if !ok {
-		r.fail(path, fmt.Sprintf("has an entry that is %T, not an object", entry))
-	}
-	return &reader{fields: fields, parent: r, path: path}
-}
-
-func (r *reader) object(u *unstructured.Unstructured) object {
+func objectOf(f *applier.Fields, u *unstructured.Unstructured) object {
 	return object{
 		name:            types.NamespacedName{Namespace: u.GetNamespace(), Name: u.GetName()},
 		uid:             u.GetUID(),
 		resourceVersion: u.GetResourceVersion(),
 		deleting:        u.GetDeletionTimestamp() != nil,
-		suspended:       read[bool](r, "spec", "suspend"),
-		requested:       read[string](r, "metadata", "annotations", fluxmeta.ReconcileRequestAnnotation),
-		handled:         read[string](r, "status", "lastHandledReconcileAt"),
-		ready:           r.ready(),
+		suspended:       applier.Field[bool](f, "spec", "suspend"),
+		requested:       applier.Field[string](f, "metadata", "annotations", fluxmeta.ReconcileRequestAnnotation),
+		handled:         applier.Field[string](f, "status", "lastHandledReconcileAt"),
+		ready:           readyOf(f),
 	}
 }
 
-func (r *reader) ready() condition {
-	for _, entry := range read[[]any](r, "status", "conditions") {
-		c := r.within(entry, "status", "conditions")
-		if read[string](c, "type") != fluxmeta.ReadyCondition {
+func readyOf(f *applier.Fields) condition {
+	for _, c := range f.Each("status", "conditions") {
+		if applier.Field[string](c, "type") != fluxmeta.ReadyCondition {
 			continue
 		}
 		return condition{
-			status:             read[string](c, "status"),
-			reason:             read[string](c, "reason"),
-			message:            read[string](c, "message"),
-			observedGeneration: read[int64](c, "observedGeneration"),
-			lastTransitionTime: read[string](c, "lastTransitionTime"),
+			status:             applier.Field[string](c, "status"),
+			reason:             applier.Field[string](c, "reason"),
+			message:            applier.Field[string](c, "message"),
+			observedGeneration: applier.Field[int64](c, "observedGeneration"),
+			lastTransitionTime: applier.Field[string](c, "lastTransitionTime"),
 		}
 	}
 	return condition{}
@@ -108,7 +65,21 @@ func (r *reader) ready() condition {
 
 func (c condition) is(status metav1.ConditionStatus) bool { return c.status == string(status) }
 
+func (c *Client) resource(k kind, ref types.NamespacedName) dynamic.ResourceInterface {
+	return c.dynamic.Resource(k.resource).Namespace(ref.Namespace)
+}
+
 // get reads one object. The error is the API server's own.
-func (c *Client) get(ctx context.Context, kind kind, ref types.NamespacedName) (*unstructured.Unstructured, error) {
-	return c.dynamic.Resource(kind.resource).Namespace(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+func (c *Client) get(ctx context.Context, k kind, ref types.NamespacedName) (*unstructured.Unstructured, error) {
+	return c.resource(k, ref).Get(ctx, ref.Name, metav1.GetOptions{})
+}
+
+// await waits until done says so of an object, fails, or ctx ends.
+func (c *Client) await(ctx context.Context, k kind, ref types.NamespacedName, done func(*unstructured.Unstructured) (bool, error)) error {
+	return applier.AwaitObject(ctx, c.resource(k, ref), ref.Name, c.options.PollInterval, done)
+}
+
+// Watch shows the Kustomization ref as it changes; see applier.WatchObject for what it costs.
+func (c *Client) Watch(ctx context.Context, ref types.NamespacedName) <-chan *unstructured.Unstructured {
+	return applier.WatchObject(ctx, c.resource(kustomizationKind, ref), ref.Name)
 }

@@ -38,7 +38,7 @@ func (c *Client) Request(ctx context.Context, ref types.NamespacedName, ask appl
 	if err := ask.Validate(); err != nil {
 		return applier.Started{}, fmt.Errorf("%s: %w", c.named("Kustomization", ref), err)
 	}
-	v, err := c.await(ctx, ref, ask)
+	v, err := c.awaitHold(ctx, ref, ask)
 	if err != nil {
 		return applier.Started{}, err
 	}
@@ -53,7 +53,7 @@ func (c *Client) Request(ctx context.Context, ref types.NamespacedName, ask appl
 		if err := c.fetch(ctx, v.source, ask); err != nil {
 			return applier.Started{}, err
 		}
-		if v, err = c.await(ctx, ref, ask); err != nil {
+		if v, err = c.awaitHold(ctx, ref, ask); err != nil {
 			return applier.Started{}, err
 		}
 	}
@@ -69,9 +69,9 @@ func (c *Client) Request(ctx context.Context, ref types.NamespacedName, ask appl
 	return c.start(ctx, ref, first, ask)
 }
 
-// await reads the Kustomization ref and its source until ask may be made of them, or never may: it waits for a hold
+// awaitHold reads the Kustomization ref and its source until ask may be made of them, or never may: it waits for a hold
 // that is not handled yet.
-func (c *Client) await(ctx context.Context, ref types.NamespacedName, ask applier.Ask) (view, error) {
+func (c *Client) awaitHold(ctx context.Context, ref types.NamespacedName, ask applier.Ask) (view, error) {
 	v, err := c.askable(ctx, ref, ask)
 	wait := ask.Wait
 	if wait == 0 {
@@ -83,7 +83,7 @@ func (c *Client) await(ctx context.Context, ref types.NamespacedName, ask applie
 	waiting, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	pending := err
-	err = c.watchUntil(waiting, kustomizationKind, ref, func(u *unstructured.Unstructured) (bool, error) {
+	err = c.await(waiting, kustomizationKind, ref, func(u *unstructured.Unstructured) (bool, error) {
 		ks, err := parseKustomization(u)
 		return !errors.Is(c.held(ks), errHoldPending), err
 	})
@@ -220,7 +220,7 @@ func (c *Client) start(ctx context.Context, ref types.NamespacedName, first type
 				return applier.Started{}, fmt.Errorf("%s was not asked: it changed at each of %d tries: %w", named, try, refused)
 			}
 		}
-		v, err := c.await(ctx, ref, ask)
+		v, err := c.awaitHold(ctx, ref, ask)
 		if err == nil {
 			err = c.stillStands(v, first, ask)
 		}

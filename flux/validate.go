@@ -57,7 +57,7 @@ func (c *Client) lookAt(ctx context.Context, ref types.NamespacedName) (kustomiz
 		return ks, c.unreadable(kustomizationKind, ref, err, applier.ReasonApplierNotFound)
 	}
 	if ks.deleting {
-		return ks, refuse(applier.ReasonApplierNotFound, "%s is being deleted", c.named("Kustomization", ref))
+		return ks, refuse(applier.ReasonDeleting, "%s is being deleted", c.named("Kustomization", ref))
 	}
 	return ks, applier.Verdict{OK: true}
 }

@@ -195,7 +195,7 @@ func TestSuspendRefusesAKustomizationThatIsBeingDeleted(t *testing.T) {
 	_, err := s.client.Suspend(t.Context(), s.ref)
 
 	require.EqualError(t, err, "Kustomization "+s.ref.String()+" in cluster lab is being deleted")
-	assert.Equal(t, applier.ReasonApplierNotFound, applier.VerdictReason(err))
+	assert.Equal(t, applier.ReasonDeleting, applier.VerdictReason(err))
 	keeper, err := s.client.Release(t.Context(), s.ref)
 	require.NoError(t, err)
 	assert.Empty(t, keeper)

@@ -71,7 +71,7 @@ func TestValidateSaysWhyAKustomizationCannotBeAsked(t *testing.T) {
 				require.NoError(t, s.kustomizations().Delete(t.Context(), s.ref.Name, metav1.DeleteOptions{}))
 				t.Cleanup(func() { s.as(t, "kubectl", `{"metadata":{"finalizers":null}}`) })
 			},
-			reason: applier.ReasonApplierNotFound, message: "Kustomization {ref} in cluster lab is being deleted",
+			reason: applier.ReasonDeleting, message: "Kustomization {ref} in cluster lab is being deleted",
 		},
 		"it applies no GitRepository": {
 			given:  func(t *testing.T, s *subject) { s.as(t, "kubectl", `{"spec":{"sourceRef":{"kind":"OCIRepository"}}}`) },
