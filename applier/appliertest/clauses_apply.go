@@ -70,7 +70,7 @@ func applyFails(ctx context.Context, e *env) error {
 	end, err := follower.Apply(ctx, s.client, s.Ref, ask, nil)
 	var failed *applier.OperationError
 	if !errors.Is(err, applier.ErrFailed) || !errors.As(err, &failed) || failed.Progress != end {
-		return fmt.Errorf("the apply failed, the end is %+v, and Apply returned %w", end, err)
+		return fmt.Errorf("the apply failed, the end is %+v, and Apply returned: %w", end, told(err))
 	}
 	return s.settled(ctx)
 }
@@ -101,7 +101,7 @@ func applySettles(ctx context.Context, e *env) error {
 	select {
 	case <-running:
 	case err := <-done:
-		return fmt.Errorf("the apply does not end, and Apply returned: %w", err)
+		return fmt.Errorf("the apply does not end, and Apply returned: %w", told(err))
 	}
 	cancel()
 	select {
@@ -110,7 +110,7 @@ func applySettles(ctx context.Context, e *env) error {
 		return errors.New("Apply did not return within its bound after its context ended")
 	}
 	if !errors.Is(err, context.Canceled) {
-		return fmt.Errorf("Apply was cancelled, and returned: %w", err)
+		return fmt.Errorf("Apply was cancelled, and returned: %w", told(err))
 	}
 	if err := s.suspended(ctx); err != nil {
 		return err

@@ -65,9 +65,9 @@ func currentIsAskedTwice(ctx context.Context, e *env) error {
 	if _, err := s.follow(ctx, &started); err != nil {
 		return err
 	}
-	records := noted.all("Record")
+	records := noted.records()
 	if len(records) != 1 {
-		return fmt.Errorf("Record was called %d times", len(records))
+		return fmt.Errorf("the calls of Record were %d", len(records))
 	}
 	return asked(noted, s.starts(ask.Token))
 }
@@ -90,9 +90,9 @@ func asked(noted *calls, starts []*request) error {
 	}
 	switch {
 	case !before:
-		return errors.New("Current was not asked before Record")
+		return errors.New("there was no call of Current before Record")
 	case !after:
-		return errors.New("Current was not asked again after Record")
+		return errors.New("there was no call of Current after Record")
 	case len(starts) > 0 && last >= starts[len(starts)-1].number:
 		return fmt.Errorf("Current was last asked after %v, which starts the apply", starts[len(starts)-1])
 	case len(starts) > 0 && last < starts[0].number-1:
@@ -118,7 +118,7 @@ func (s *subject) startsNothing(ctx context.Context, want error, change func(*ap
 	case err == nil:
 		return noted, errors.New("Request returned no error")
 	case !errors.Is(err, want):
-		return noted, fmt.Errorf("Request's error is not %q: %w", want, err)
+		return noted, fmt.Errorf("the error of Request is not what it is to be (%w): %w", want, err)
 	}
 	return noted, errors.Join(s.names(err.Error(), s.Ref), s.untouched("although nothing was to be started"), s.unchanged(ctx, before, "nothing was to be started"))
 }
@@ -129,7 +129,7 @@ func staleBeforeRecord(ctx context.Context, e *env) error {
 		return err
 	}
 	noted, err := s.startsNothing(ctx, applier.ErrStale, func(a *applier.Ask) { a.Current = func() bool { return false } })
-	if err == nil && len(noted.all("Record")) > 0 {
+	if err == nil && len(noted.records()) > 0 {
 		err = errors.New("Record was called although the decision no longer held")
 	}
 	return err
@@ -165,9 +165,9 @@ func recordedFirst(ctx context.Context, e *env) error {
 	if _, err := s.follow(ctx, &started); err != nil {
 		return err
 	}
-	records := noted.all("Record")
+	records := noted.records()
 	if len(records) != 1 {
-		return fmt.Errorf("Record was called %d times", len(records))
+		return fmt.Errorf("the calls of Record were %d", len(records))
 	}
 	if starts := s.starts(ask.Token); len(starts) > 0 && starts[0].number <= records[0].request {
 		return fmt.Errorf("%v starts the apply, and was sent before Record was called", starts[0])
@@ -223,7 +223,7 @@ func heldIsAsked(ctx context.Context, e *env) error {
 	noted, err := s.startsNothing(ctx, resuming, func(a *applier.Ask) {
 		a.Held = func(context.Context) error { return resuming }
 	})
-	if err == nil && len(noted.all("Record")) > 0 {
+	if err == nil && len(noted.records()) > 0 {
 		err = errors.New("Record was called although Held returned an error")
 	}
 	return err

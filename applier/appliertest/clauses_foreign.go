@@ -261,7 +261,7 @@ func foreignOperationStays(ctx context.Context, e *env) error {
 	if wrong := errors.Join(s.names(err.Error(), s.Ref), s.untouched("while somebody else's operation is in progress")); wrong != nil {
 		return wrong
 	}
-	if len(noted.all("Record")) > 0 {
+	if len(noted.records()) > 0 {
 		return errors.New("Record was called while somebody else's operation is in progress")
 	}
 	after, err := s.object(ctx)

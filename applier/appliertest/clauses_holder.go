@@ -78,7 +78,7 @@ func holderHoldsAndReleases(ctx context.Context, e *env) error {
 	}
 	keeper, err := holder.Release(ctx, s.Ref)
 	if err != nil || keeper != "" {
-		return fmt.Errorf("nobody else keeps the applier suspended, and Release returned %q, %w", keeper, err)
+		return fmt.Errorf("nobody else keeps the applier suspended, and Release returned %q, %w", keeper, told(err))
 	}
 	stands, err := holder.Suspension(ctx, s.Ref)
 	switch {
@@ -128,10 +128,10 @@ func holderRefusesNotHeld(ctx context.Context, e *env) error {
 	_, err = s.client.Request(ctx, s.Ref, ask)
 	switch {
 	case !errors.Is(err, applier.ErrNotHeld):
-		return fmt.Errorf("Request's error is not ErrNotHeld: %w", err)
+		return fmt.Errorf("Request's error is not ErrNotHeld: %w", told(err))
 	case !applier.IsPermanent(err):
 		return fmt.Errorf("Request's error is not permanent: %w", err)
-	case len(noted.all("Record")) > 0:
+	case len(noted.records()) > 0:
 		return errors.New("Record was called")
 	}
 	return errors.Join(s.names(err.Error(), s.Ref), s.untouched("although the applier is not held"))
@@ -146,14 +146,14 @@ func holderMissing(ctx context.Context, e *env) error {
 	holder, _ := applier.AsHolder(s.client)
 	_, err = holder.Suspend(ctx, s.Ref)
 	if applier.VerdictReason(err) != applier.ReasonApplierNotFound || !applier.IsPermanent(err) {
-		return fmt.Errorf("Suspend of an applier that does not exist: %w", err)
+		return fmt.Errorf("Suspend of an applier that does not exist: %w", told(err))
 	}
 	_, err = holder.Suspension(ctx, s.Ref)
 	if applier.VerdictReason(err) != applier.ReasonApplierNotFound {
-		return fmt.Errorf("Suspension of an applier that does not exist: %w", err)
+		return fmt.Errorf("Suspension of an applier that does not exist: %w", told(err))
 	}
 	if keeper, err := holder.Release(ctx, s.Ref); err != nil || keeper != "" {
-		return fmt.Errorf("Release of an applier that does not exist: %q, %w", keeper, err)
+		return fmt.Errorf("Release of an applier that does not exist: %q, %w", keeper, told(err))
 	}
 	if s.API == nil {
 		return nil
@@ -245,7 +245,7 @@ func holderUnconfirmed(ctx context.Context, e *env) error {
 	_, err = holder.Suspend(ctx, s.Ref)
 	s.wire.on(nil)
 	if !errors.Is(err, applier.ErrUnconfirmed) {
-		return fmt.Errorf("the answers to the suspend were lost, and Suspend returned %w", err)
+		return fmt.Errorf("the answers to the suspend were lost, and Suspend returned: %w", told(err))
 	}
 	return errors.Join(s.names(err.Error(), s.Ref), s.hold(ctx))
 }
@@ -266,7 +266,7 @@ func holderErrors(ctx context.Context, e *env) error {
 	var wrong []error
 	for call, err := range map[string]error{"Suspend": suspend, "Suspension": suspension, "Release": release} {
 		if _, ok := status(err); !ok || applier.IsPermanent(err) {
-			wrong = append(wrong, fmt.Errorf("the API server answers nothing but 500, and %s returned %w", call, err))
+			wrong = append(wrong, fmt.Errorf("the API server answers nothing but 500, and %s returned: %w", call, told(err)))
 			continue
 		}
 		if unnamed := s.names(err.Error(), s.Ref); unnamed != nil {

@@ -86,7 +86,7 @@ func consumersListed(ctx context.Context, e *env) error {
 	}
 	none, err := prefetcher.Consumers(ctx, types.NamespacedName{Namespace: source.Namespace, Name: source.Name + "-missing"})
 	if err != nil || len(none) > 0 {
-		return fmt.Errorf("a source that nobody applies from has the consumers %+v, %w", none, err)
+		return fmt.Errorf("a source that nobody applies from has the consumers %+v, %w", none, told(err))
 	}
 	return nil
 }
@@ -143,7 +143,7 @@ func prefetches(ctx context.Context, e *env) error {
 	}
 	if err := s.until(ctx, func() error {
 		if err := prefetcher.Prefetch(ctx, s.Ref, source, commit); !errors.Is(err, applier.ErrNotPrefetched) {
-			return fmt.Errorf("the source was made to fetch and holds the commit, and Prefetch returns %w", err)
+			return fmt.Errorf("the source was made to fetch and holds the commit, and Prefetch returns: %w", told(err))
 		}
 		return nil
 	}); err != nil {
@@ -168,7 +168,7 @@ func prefetchHeld(ctx context.Context, e *env) error {
 	source.Name += "-before"
 	s.wire.forget()
 	if err := prefetcher.Prefetch(ctx, s.Ref, source, commit); !errors.Is(err, applier.ErrPrefetchHeld) {
-		return fmt.Errorf("the consumers of another source were checked, and Prefetch returned %w", err)
+		return fmt.Errorf("the consumers of another source were checked, and Prefetch returned: %w", told(err))
 	}
 	for _, r := range s.wire.requests() {
 		if r.writes() {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/gitops-applier/gitops-applier/applier"
 )
@@ -138,7 +137,7 @@ func (s *subject) refusesAsk(ctx context.Context, reason string, change func(*ap
 		return fmt.Errorf("the reason of Request's error is %q instead of %s: %w", applier.VerdictReason(err), reason, err)
 	case !applier.IsPermanent(err):
 		return fmt.Errorf("Request's error is not permanent: %w", err)
-	case len(noted.all("Record")) > 0:
+	case len(noted.records()) > 0:
 		return errors.New("Record was called for a request that is refused")
 	}
 	return errors.Join(s.names(err.Error(), s.Ref), s.untouched("for a request that is refused"), s.unchanged(ctx, before, "the request was refused"))
@@ -241,7 +240,7 @@ func requestEmptyCommit(ctx context.Context, e *env) error {
 		return fmt.Errorf("Request: %w", err)
 	case started.Outcome != applier.OutcomeCurrent:
 		return fmt.Errorf("the outcome is %q", started.Outcome)
-	case len(noted.all("Record")) > 0:
+	case len(noted.records()) > 0:
 		return errors.New("Record was called although nothing is to be started")
 	}
 	return s.untouched("for an empty commit")
@@ -273,7 +272,7 @@ func requestCurrentOutcome(ctx context.Context, e *env) error {
 			return fmt.Errorf("%s of a commit that is applied: %w", reason, err)
 		case current && reason.NeedsRun():
 			return fmt.Errorf("%s needs a run, and the outcome is Current", reason)
-		case current && len(noted.all("Record")) > 0:
+		case current && len(noted.records()) > 0:
 			return fmt.Errorf("%s: the outcome is Current, and Record was called", reason)
 		case current:
 			if err := s.untouched(string(reason) + " with the outcome Current"); err != nil {
@@ -371,66 +370,4 @@ func requestWritesToken(ctx context.Context, e *env) error {
 		return fmt.Errorf("while it was followed, the operation was started again: %d writes put the token into the applier", n)
 	}
 	return nil
-}
-
-// soon bounds how long a call may take after its context ended.
-const soon = 5 * time.Second
-
-func requestReturns(ctx context.Context, e *env) error {
-	over := make(chan struct{})
-	defer close(over)
-	hangs := func(*subject, *request) fault { return fault{hang: over} }
-	return e.sweep(ctx, "without an answer until the context ended", nil, hangs, func(ctx context.Context, s *subject, h *hit) error {
-		commit, err := s.Push(ctx)
-		if err != nil {
-			return err
-		}
-		asking, cancel := context.WithCancel(ctx)
-		defer cancel()
-		ask, _ := s.ask(commit)
-		done := make(chan error, 1)
-		go func() {
-			_, err := s.client.Request(asking, s.Ref, ask)
-			done <- err
-		}()
-		if err = s.await(ctx, h, done); errors.Is(err, errStruck) {
-			cancel()
-			select {
-			case err = <-done:
-			case <-time.After(soon):
-				s.wire.on(nil)
-				return fmt.Errorf("Request has not returned %v after its context ended", soon)
-			}
-			if err != nil {
-				if stored(s.starts(ask.Token)) > 0 {
-					return fmt.Errorf("the operation was started, and Request returned an error: %w", err)
-				}
-				return nil
-			}
-		}
-		if err != nil {
-			return fmt.Errorf("Request: %w", err)
-		}
-		s.wire.on(nil)
-		return nil
-	})
-}
-
-// errStruck says that a request was struck while a call was going on.
-var errStruck = errors.New("struck")
-
-// await returns the result of a call, or errStruck as soon as one of its requests was struck.
-func (s *subject) await(ctx context.Context, h *hit, done <-chan error) error {
-	for {
-		select {
-		case err := <-done:
-			return err
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(pollInterval):
-		}
-		if h.request() != nil {
-			return errStruck
-		}
-	}
 }

@@ -72,7 +72,7 @@ func (s *subject) refuses(verdict applier.Verdict, reason string) error {
 		return fmt.Errorf("the verdict is OK=%v, reason %q, instead of a refusal with %q: %s", verdict.OK, verdict.Reason, reason, verdict.Message)
 	}
 	if (verdict.Err != nil) != (reason == applier.ReasonCheckFailed) {
-		return fmt.Errorf("Verdict.Err goes with ReasonCheckFailed alone; with %s it is %v", reason, verdict.Err)
+		return fmt.Errorf("reason %s, and Verdict.Err, which goes with ReasonCheckFailed alone, is: %w", reason, told(verdict.Err))
 	}
 	if wrong := s.names(verdict.Message, s.Ref); wrong != nil {
 		return fmt.Errorf("the verdict's message is not for people: %w", wrong)

@@ -75,7 +75,7 @@ func (s *subject) hold(ctx context.Context) error {
 	}
 	return s.until(ctx, func() error {
 		stands, err := holder.Suspension(ctx, s.Ref)
-		if err == nil && !(stands.Suspended && stands.Held && stands.Handled) {
+		if err == nil && (!stands.Suspended || !stands.Held || !stands.Handled) {
 			err = fmt.Errorf("Suspension stays %+v after Suspend", stands)
 		}
 		return err
@@ -132,6 +132,14 @@ func (s *subject) until(ctx context.Context, try func() error) error {
 		}
 		pause(ctx, pollInterval)
 	}
+}
+
+// told returns err for a message, also where there is none.
+func told(err error) error {
+	if err == nil {
+		return errors.New("no error")
+	}
+	return err
 }
 
 // finalError is one that trying again does not mend.

@@ -59,12 +59,13 @@ type call struct {
 	started applier.Started
 }
 
-func (c *calls) all(name string) []call {
+// records returns the calls of Record.
+func (c *calls) records() []call {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var found []call
 	for _, made := range c.made {
-		if made.name == name {
+		if made.name == "Record" {
 			found = append(found, made)
 		}
 	}

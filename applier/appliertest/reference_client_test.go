@@ -66,7 +66,7 @@ func (r *reference) errorf(ref types.NamespacedName, err error) error {
 	case r.is("errors without a name"):
 		return err
 	case r.is("errors without their cause") && !errors.Is(err, applier.ErrUnconfirmed):
-		return fmt.Errorf("Deployer %s in cluster prod: %v", ref, err)
+		return errors.New("Deployer " + ref.String() + " in cluster prod: " + err.Error())
 	}
 	return fmt.Errorf("Deployer %s in cluster prod: %w", ref, err)
 }
@@ -157,7 +157,7 @@ func (r *reference) Request(ctx context.Context, ref types.NamespacedName, ask a
 // haunt is a goroutine that outlives its call; the suite's bubble ends with its harness.
 func (r *reference) haunt(ctx context.Context, ref types.NamespacedName) {
 	for range 100 {
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		_, _ = r.objects(ref).Get(context.WithoutCancel(ctx), ref.Name, metav1.GetOptions{})
 	}
 }
@@ -174,7 +174,7 @@ func (r *reference) request(ctx context.Context, ref types.NamespacedName, ask a
 		}
 		r.state.token = ask.Token
 		r.state.Unlock()
-		time.Sleep(overlap)
+		<-time.After(overlap)
 		r.state.Lock()
 		ask.Token = r.state.token
 		r.state.Unlock()
@@ -382,39 +382,4 @@ func (r *reference) update(ctx context.Context, ref types.NamespacedName, object
 // seen reports whether the token is in the object or its status.
 func (r *reference) seen(object *unstructured.Unstructured, token string) bool {
 	return field(object, "spec", "token") == token || field(object, "status", "running") == token || entryOf(object, token) != nil
-}
-
-func (r *reference) Consumers(ctx context.Context, source types.NamespacedName) ([]consumer, error) {
-	list, err := r.api.Resource(deployers).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		if r.is("a list that failed is empty") {
-			return nil, nil
-		}
-		return nil, fmt.Errorf("consumers of %s in cluster prod: %w", source, err)
-	}
-	return consumersOf(list, source, !r.is("consumers are not sorted")), nil
-}
-
-func (r *reference) Prefetch(ctx context.Context, ref, checked types.NamespacedName, commit string) error {
-	object, err := r.objects(ref).Get(ctx, ref.Name, metav1.GetOptions{})
-	if err != nil {
-		return r.errorf(ref, err)
-	}
-	if field(object, "spec", "source") != checked.Name && !r.is("any source is prefetched") {
-		return r.errorf(ref, applier.ErrPrefetchHeld)
-	}
-	all := r.api.Resource(sources).Namespace(ref.Namespace)
-	source, err := all.Get(ctx, field(object, "spec", "source"), metav1.GetOptions{})
-	if err != nil {
-		return r.errorf(ref, err)
-	}
-	if field(source, "status", "commit") == commit {
-		return r.errorf(ref, applier.ErrNotPrefetched)
-	}
-	if r.is("Prefetch does nothing") {
-		return nil
-	}
-	source.Object["spec"].(map[string]any)["token"] = applier.NewToken()
-	_, err = all.Update(ctx, source, metav1.UpdateOptions{})
-	return r.errorf(ref, applier.WriteError(err))
 }

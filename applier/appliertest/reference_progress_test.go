@@ -77,7 +77,8 @@ func (r *reference) progress(ctx context.Context, ref types.NamespacedName, obje
 		return applier.Progress{State: applier.StateFailed, Reason: applier.ReasonInterrupted}, nil
 	}
 	over := lost && !running || entryOf(object, s.Token) != nil || field(object, "status", "handled") == s.Token
-	if s.SuspendToken == "" && !over && !(s.Overdue && !r.synced && !r.is("Overdue waits")) {
+	hurry := s.Overdue && !r.synced && !r.is("Overdue waits")
+	if s.SuspendToken == "" && !over && !hurry {
 		if running {
 			return applier.Progress{State: applier.StateRunning}, nil
 		}

@@ -9,11 +9,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/gitops-applier/gitops-applier/applier"
-	"github.com/gitops-applier/gitops-applier/fake"
 )
 
 func TestAHarnessThatIsIncompleteFails(t *testing.T) {
@@ -71,39 +69,5 @@ func TestWhatCannotBeCheckedIsNamed(t *testing.T) {
 			}
 		}
 		assert.Contains(t, strings.Join(unchecked.lines, "\n"), "Holder/suspends an overdue operation at once: for want of Holder")
-	})
-}
-
-// The scripted Client of package fake keeps what it claims of the contract. It has no cluster, so all it applies is what it
-// reports.
-func TestFakeClient(t *testing.T) {
-	t.Parallel()
-	Run(t, Harness{
-		Wrap:  synctest.Test,
-		Lacks: []Capability{Holder, Prefetcher, API, PushBroken, PushStuck, Retarget, ForeignOperation, Hands},
-		New: func(testing.TB) *Applier {
-			want := applier.Binding{Repository: repository, Branch: branch}
-			client := &fake.Client{
-				Appliers: []types.NamespacedName{deployer},
-				Source:   applier.Source{URL: want.Repository, Revision: want.Branch},
-			}
-			var pushed int
-			return &Applier{
-				Cluster: "fake", Ref: deployer, Want: want,
-				NewClient: func(dynamic.Interface) (applier.Client, error) { return client, nil },
-				Push: func(context.Context) (string, error) {
-					pushed++
-					return strings.Repeat("0", 39) + string(rune('0'+pushed)), nil
-				},
-				Applied: func(context.Context) (commit string, err error) {
-					for _, asked := range client.Asks() {
-						if asked.Started.Token != "" {
-							commit = asked.Ask.Commit
-						}
-					}
-					return commit, nil
-				},
-			}
-		},
 	})
 }

@@ -141,7 +141,7 @@ func TestMutants(t *testing.T) {
 							if assert.Error(t, err, "this clause does not catch a broken backend: %s", c.text) {
 								t.Log(err)
 							}
-							time.Sleep(5 * time.Minute) // A goroutine that a mutant left behind ends meanwhile.
+							<-time.After(5 * time.Minute) // A goroutine that a mutant left behind ends meanwhile.
 						})
 					})
 				}

@@ -120,7 +120,7 @@ func (s *subject) persist(ctx context.Context, commit string) error {
 	for range 3 {
 		ask, noted := s.ask(commit)
 		started, err := s.client.Request(ctx, s.Ref, ask)
-		if records := len(noted.all("Record")); records > 1 {
+		if records := len(noted.records()); records > 1 {
 			return fmt.Errorf("one Request called Record %d times", records)
 		}
 		if err != nil {

@@ -152,6 +152,7 @@ type wireResource struct {
 	all dynamic.NamespaceableResourceInterface
 }
 
+// Namespace narrows the requests to a namespace.
 func (r wireResource) Namespace(namespace string) dynamic.ResourceInterface {
 	objects := r.wireObjects
 	objects.namespace, objects.api = namespace, r.all.Namespace(namespace)
@@ -179,23 +180,28 @@ func (o wireObjects) carry(ctx context.Context, verb, name string, body any, sen
 	return o.wire.carry(ctx, r, send)
 }
 
+// Create carries a create.
 func (o wireObjects) Create(ctx context.Context, object *unstructured.Unstructured, options metav1.CreateOptions, sub ...string) (*unstructured.Unstructured, error) {
 	return o.carry(ctx, "create", object.GetName(), object, func() (*unstructured.Unstructured, error) { return o.api.Create(ctx, object, options, sub...) })
 }
 
+// Update carries an update.
 func (o wireObjects) Update(ctx context.Context, object *unstructured.Unstructured, options metav1.UpdateOptions, sub ...string) (*unstructured.Unstructured, error) {
 	return o.carry(ctx, "update", object.GetName(), object, func() (*unstructured.Unstructured, error) { return o.api.Update(ctx, object, options, sub...) })
 }
 
+// UpdateStatus carries an update of the status.
 func (o wireObjects) UpdateStatus(ctx context.Context, object *unstructured.Unstructured, options metav1.UpdateOptions) (*unstructured.Unstructured, error) {
 	return o.carry(ctx, "update", object.GetName(), object, func() (*unstructured.Unstructured, error) { return o.api.UpdateStatus(ctx, object, options) })
 }
 
+// Delete carries a delete.
 func (o wireObjects) Delete(ctx context.Context, name string, options metav1.DeleteOptions, sub ...string) error {
 	_, err := o.carry(ctx, "delete", name, nil, func() (*unstructured.Unstructured, error) { return nil, o.api.Delete(ctx, name, options, sub...) })
 	return err
 }
 
+// DeleteCollection carries a delete of many.
 func (o wireObjects) DeleteCollection(ctx context.Context, options metav1.DeleteOptions, list metav1.ListOptions) error {
 	_, err := o.carry(ctx, "deletecollection", "", nil, func() (*unstructured.Unstructured, error) {
 		return nil, o.api.DeleteCollection(ctx, options, list)
@@ -203,10 +209,12 @@ func (o wireObjects) DeleteCollection(ctx context.Context, options metav1.Delete
 	return err
 }
 
+// Get carries a get.
 func (o wireObjects) Get(ctx context.Context, name string, options metav1.GetOptions, sub ...string) (*unstructured.Unstructured, error) {
 	return o.carry(ctx, "get", name, nil, func() (*unstructured.Unstructured, error) { return o.api.Get(ctx, name, options, sub...) })
 }
 
+// List carries a list.
 func (o wireObjects) List(ctx context.Context, options metav1.ListOptions) (*unstructured.UnstructuredList, error) {
 	var list *unstructured.UnstructuredList
 	_, err := o.carry(ctx, "list", "", nil, func() (*unstructured.Unstructured, error) {
@@ -220,18 +228,22 @@ func (o wireObjects) List(ctx context.Context, options metav1.ListOptions) (*uns
 	return list, nil
 }
 
+// Patch carries a patch.
 func (o wireObjects) Patch(ctx context.Context, name string, kind types.PatchType, data []byte, options metav1.PatchOptions, sub ...string) (*unstructured.Unstructured, error) {
 	return o.carry(ctx, "patch", name, data, func() (*unstructured.Unstructured, error) { return o.api.Patch(ctx, name, kind, data, options, sub...) })
 }
 
+// Apply carries an apply.
 func (o wireObjects) Apply(ctx context.Context, name string, object *unstructured.Unstructured, options metav1.ApplyOptions, sub ...string) (*unstructured.Unstructured, error) {
 	return o.carry(ctx, "apply", name, object, func() (*unstructured.Unstructured, error) { return o.api.Apply(ctx, name, object, options, sub...) })
 }
 
+// ApplyStatus carries an apply of the status.
 func (o wireObjects) ApplyStatus(ctx context.Context, name string, object *unstructured.Unstructured, options metav1.ApplyOptions) (*unstructured.Unstructured, error) {
 	return o.carry(ctx, "apply", name, object, func() (*unstructured.Unstructured, error) { return o.api.ApplyStatus(ctx, name, object, options) })
 }
 
+// Watch carries the opening of a watch.
 func (o wireObjects) Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	var opened watch.Interface
 	_, err := o.carry(ctx, "watch", "", nil, func() (*unstructured.Unstructured, error) {
@@ -260,6 +272,7 @@ type wireWatch struct {
 	wire *wire
 }
 
+// Stop ends the watch.
 func (w wireWatch) Stop() {
 	w.wire.mu.Lock()
 	delete(w.wire.watches, w.Interface)
