@@ -299,7 +299,7 @@ func TestAnOperationHangsUntilItIsReported(t *testing.T) {
 			end, err := applier.Apply(t.Context(), client, shop, ask(), nil)
 			results <- result{end, err}
 		}()
-		time.Sleep(time.Hour)
+		<-time.After(time.Hour)
 		synctest.Wait()
 		require.Empty(t, results, "it has not ended")
 
@@ -350,7 +350,7 @@ func TestClientIsSafeForConcurrentUse(t *testing.T) {
 		group.Go(func() {
 			ref := types.NamespacedName{Namespace: "team-a", Name: fmt.Sprint("app-", i%4)}
 			_, err := applier.Apply(t.Context(), client, ref, ask(), nil)
-			assert.NoError(t, err)
+			assert.NoError(t, err) //nolint:testifylint // not the test's goroutine
 			client.Validate(t.Context(), ref)
 			client.Asks()
 			client.Report(ref, applier.Progress{State: applier.StateSucceeded})
