@@ -31,14 +31,17 @@ type Client interface {
 	//
 	// Before it writes, it checks that the applier still applies ask.Want and asks
 	// ask.Current; it calls ask.Record once, before the first write that may start the apply,
-	// and checks and asks again after it. With a nil error, the caller follows the
+	// and checks and asks again after it. No other request comes between the last ask.Current and that write. An
+	// operation in progress is waited for as long as ask.Wait says; one that does not end is an error that may
+	// be retried. With a nil error, the caller follows the
 	// operation by Progress, unless the outcome is OutcomeCurrent.
 	//
 	// An error means that nothing was started, now or later:
 	//   - IsPermanent: a configuration that no retry can mend. A [VerdictError] carries the
 	//     reason that Validate would give.
 	//   - ErrStale: the decision no longer holds. Decide again.
-	//   - ErrNotHeld: the applier is to be held before it is asked (Flux alone).
+	//   - ErrNotHeld: the applier is to be held before it is asked (Flux alone). It is permanent, unless an operation in
+	//     progress is what keeps it from being held.
 	//   - any other: what failed may be mended by itself. Decide again, then retry with a new token.
 	//
 	// Request returns soon after ctx ends.
@@ -46,7 +49,8 @@ type Client interface {
 
 	// Progress reports how far the operation s has come, and takes its next step when that is
 	// the client's to take (a Flux Kustomization is suspended again after its apply), so it is to
-	// be called until it reports an end, in this process or the next.
+	// be called until it reports an end, in this process or the next. An operation whose starting write is not known
+	// to have been made may stay StateRequested until the applier changes; it ends at the latest when it is Overdue.
 	//
 	// It reads what s.Observed shows, and clears it; without one it reads the applier. It writes
 	// into s what the next call or a record needs (SuspendToken). One s is not to be

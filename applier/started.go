@@ -10,7 +10,8 @@ import (
 // Outcome is what one request did.
 type Outcome string
 
-// The outcomes of a request.
+// The outcomes of a request. A backend of another kind may use a word of its own for what it started; Apply settles, when it is
+// cancelled, only what is OutcomeResumed.
 const (
 	// OutcomeCurrent asked for nothing: the applier needs no request. There is nothing to follow.
 	OutcomeCurrent Outcome = "Current"
@@ -38,8 +39,9 @@ type Started struct {
 	// UID is the incarnation of the applier that was asked. An object of the same name with another one
 	// is not this operation's. Empty is not compared.
 	UID types.UID
-	// Baseline says what stood before the request, in the backend's own words, at most 1 KiB. Progress
-	// compares with it, for equality alone, what stands now.
+	// Baseline says what stood before the request, in the backend's own words, at most 1 KiB. Progress compares with it
+	// what stands now. That of a record can be older than that of the Started that Request returns, if something
+	// changed between the two; either serves.
 	Baseline string
 	// RequestedAt is when the request was made, by the clock of the process that made it. No client
 	// compares it with anything: it is for people.
@@ -58,6 +60,7 @@ type Started struct {
 	// Nil for a write that was answered. Such an operation is followed like any other.
 	Unconfirmed error
 	// Observed is the applier as a [Watcher] showed it since the last call of Progress, which reads it
-	// instead of asking the API server, and clears it. Nil makes Progress read.
+	// instead of asking the API server, and clears it. Nil makes Progress read. It can be older than the client's own last
+	// write: what it shows is then no end of the operation.
 	Observed *unstructured.Unstructured
 }

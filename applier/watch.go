@@ -127,7 +127,7 @@ func (w *objectWatch) take(event watch.Event) bool {
 // show replaces what was not received yet.
 func (w *objectWatch) show(object *unstructured.Unstructured) {
 	if object != nil {
-		if older(object.GetResourceVersion(), w.newest) {
+		if Older(object.GetResourceVersion(), w.newest) {
 			return
 		}
 		w.newest = object.GetResourceVersion()
@@ -139,8 +139,9 @@ func (w *objectWatch) show(object *unstructured.Unstructured) {
 	w.out <- object
 }
 
-// older reports whether resourceVersion a is known to come before b.
-func older(a, b string) bool {
+// Older reports whether the resourceVersion a of an object is known to come before its resourceVersion b. It is false for what is
+// no resourceVersion.
+func Older(a, b string) bool {
 	order, err := resourceversion.CompareResourceVersion(a, b)
 	return err == nil && order < 0
 }

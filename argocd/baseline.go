@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+
+	"github.com/gitops-applier/gitops-applier/applier"
 )
 
 // baseline is what stood before a request, for Progress to compare with what stands now.
@@ -24,7 +26,7 @@ type baseline struct {
 // record was made before the update was decided a last time, so the update may carry any version up to this one.
 func (b baseline) recoveredAt(resourceVersion string) baseline {
 	b.Recovered = true
-	if !notLater(resourceVersion, b.ResourceVersion) {
+	if applier.Older(b.ResourceVersion, resourceVersion) {
 		b.ResourceVersion = resourceVersion
 	}
 	return b

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/gitops-applier/gitops-applier/applier"
 	"github.com/gitops-applier/gitops-applier/applier/gitref"
@@ -103,7 +102,7 @@ func (f following) running(s *state) applier.Progress {
 // unseen judges an operation whose token is nowhere.
 func (f following) unseen(app application) applier.Progress {
 	doubtful := f.started.Recovered || f.started.Unconfirmed != nil
-	if f.known && !f.started.Overdue && notLater(app.resourceVersion, f.before.ResourceVersion) {
+	if f.known && !f.started.Overdue && (app.resourceVersion == f.before.ResourceVersion || applier.Older(app.resourceVersion, f.before.ResourceVersion)) {
 		return f.progress(applier.StateRequested, "%s does not show the sync of %s yet", f.named, applier.DescribeCommit(f.started.Commit))
 	}
 	// The update removes the record that stood before, so where that stands again, or still, nothing ran for this request.
@@ -117,12 +116,6 @@ func (f following) unseen(app application) applier.Progress {
 	default:
 		return f.failed(applier.ReasonSuperseded, "the record of this sync of %s is gone, removed or replaced by another's, and what it applied is not known", f.named)
 	}
-}
-
-// notLater reports whether resourceVersion a is known to be b or to come before it.
-func notLater(a, b string) bool {
-	order, err := resourceversion.CompareResourceVersion(a, b)
-	return err == nil && order <= 0
 }
 
 // controllerJustStarted is what 3.2.11 says of any operation that it takes up before it has read the projects, after a

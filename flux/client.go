@@ -13,8 +13,8 @@ import (
 	"github.com/gitops-applier/gitops-applier/applier/gitref"
 )
 
-// DefaultWait is how long a request waits for an operation of the same identity that is in progress.
-const DefaultWait = 30 * time.Second
+// DefaultWait is how long a request waits for an operation in progress, unless the ask says.
+const DefaultWait = 5 * time.Minute
 
 // Options are the options of a [Client]. FieldManager is required; the zero value of every other field is good.
 type Options struct {

@@ -77,12 +77,12 @@ func (c *Client) Progress(ctx context.Context, ref types.NamespacedName, s *appl
 	}
 }
 
-// observe returns the Kustomization ref as s.Observed shows it, or as read, or the end of an operation whose
+// observe returns the Kustomization ref as s.Observed shows it, if that is not older than what the request itself read, or as read, or the end of an operation whose
 // Kustomization is no more.
 func (c *Client) observe(ctx context.Context, ref types.NamespacedName, s *applier.Started, o operation) (kustomization, applier.Progress, error) {
 	u := s.Observed
 	s.Observed = nil
-	if u == nil {
+	if u == nil || o.known && applier.Older(u.GetResourceVersion(), o.before.ResourceVersion) {
 		var err error
 		u, err = c.get(ctx, kustomizationKind, ref)
 		switch {

@@ -77,7 +77,7 @@ func (c *Client) awaitHold(ctx context.Context, ref types.NamespacedName, ask ap
 	if wait == 0 {
 		wait = DefaultWait
 	}
-	if !errors.Is(err, errHoldPending) || wait < 0 {
+	if !isPending(err) || wait < 0 {
 		return v, err
 	}
 	waiting, cancel := context.WithTimeout(ctx, wait)
@@ -85,7 +85,7 @@ func (c *Client) awaitHold(ctx context.Context, ref types.NamespacedName, ask ap
 	pending := err
 	err = c.await(waiting, kustomizationKind, ref, func(u *unstructured.Unstructured) (bool, error) {
 		ks, err := parseKustomization(u)
-		return !errors.Is(c.held(ks), errHoldPending), err
+		return !isPending(c.ready(ks, ask)), err
 	})
 	if err != nil && waiting.Err() != nil {
 		return v, fmt.Errorf("%w, and waiting for it took too long: %w", pending, err)
@@ -110,17 +110,29 @@ func (c *Client) judge(ctx context.Context, ks kustomization, ask applier.Ask) (
 	if err := c.bound(v, ask.Want).AsError(); err != nil {
 		return v, err
 	}
-	if ask.Live {
-		return v, c.live(ks)
-	}
-	if err := c.suspendIsFree(ks).AsError(); err != nil {
-		return v, err
-	}
-	return v, c.held(ks)
+	return v, c.ready(ks, ask)
 }
 
-// errHoldPending is a Kustomization under a name of ours that is not held yet, or not again.
-var errHoldPending = fmt.Errorf("%w yet", applier.ErrNotHeld)
+// ready refuses a Kustomization that does not stand as ask needs it. The error is pending where that will change by itself.
+func (c *Client) ready(ks kustomization, ask applier.Ask) error {
+	if ask.Live {
+		return c.live(ks)
+	}
+	if err := c.suspendIsFree(ks).AsError(); err != nil {
+		return err
+	}
+	return c.held(ks)
+}
+
+// pendingError is a Kustomization on which an operation is in progress.
+type pendingError struct{ error }
+
+func (e pendingError) Unwrap() error { return e.error }
+
+func isPending(err error) bool {
+	var pending pendingError
+	return errors.As(err, &pending)
+}
 
 // held refuses a Kustomization that is not held.
 func (c *Client) held(ks kustomization) error {
@@ -130,14 +142,15 @@ func (c *Client) held(ks kustomization) error {
 		return applier.Permanent(fmt.Errorf("%w: %s is not suspended under the name %s, and asking it would leave it suspended: hold it by Suspend first, or ask with Live",
 			applier.ErrNotHeld, named, c.options.FieldManager))
 	case !ks.suspended:
-		return fmt.Errorf("%w: an operation of %s has %s resumed", errHoldPending, c.options.FieldManager, named)
+		return pendingError{fmt.Errorf("%w: an operation of %s has %s resumed", applier.ErrNotHeld, c.options.FieldManager, named)}
 	case !ks.handledLatest():
-		return fmt.Errorf("%w: the suspend of %s is not handled: is kustomize-controller running?", errHoldPending, named)
+		return pendingError{fmt.Errorf("%w yet: the suspend of %s is not handled: is kustomize-controller running?", applier.ErrNotHeld, named)}
 	}
 	return nil
 }
 
-// live refuses a Kustomization that is suspended, or that an operation of ours has resumed.
+// live refuses a Kustomization that is suspended, or on which an operation is in progress: one of ours that has it resumed, or
+// one that somebody stamped and that is not handled, which our stamp could make nobody ever hear of.
 func (c *Client) live(ks kustomization) error {
 	named := c.named("Kustomization", ks.name)
 	switch {
@@ -145,6 +158,8 @@ func (c *Client) live(ks kustomization) error {
 		return applier.Permanent(fmt.Errorf("%w: %s is held by this host: ask without Live, or release it", applier.ErrSuspended, named))
 	case ks.suspended:
 		return applier.Permanent(fmt.Errorf("%w: %s: resume it, or hold it by Suspend and ask without Live", applier.ErrSuspended, named))
+	case ks.requested != "" && !ks.handledLatest():
+		return pendingError{fmt.Errorf("%s was not asked: a reconcile that somebody asked for is not handled: is kustomize-controller running?", named)}
 	}
 	return nil
 }
@@ -218,6 +233,9 @@ func (c *Client) start(ctx context.Context, ref types.NamespacedName, first type
 			}
 			if try == conflictTries {
 				return applier.Started{}, fmt.Errorf("%s was not asked: it changed at each of %d tries: %w", named, try, refused)
+			}
+			if err := pause(ctx, try); err != nil {
+				return applier.Started{}, fmt.Errorf("%s was not asked: %w: %w", named, err, refused)
 			}
 		}
 		v, err := c.awaitHold(ctx, ref, ask)

@@ -3,6 +3,7 @@ package flux
 import (
 	"context"
 	"errors"
+	"time"
 
 	fluxmeta "github.com/fluxcd/pkg/apis/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,6 +15,22 @@ import (
 // conflictTries is how often a guarded write is decided afresh after a conflict. A reconcile writes status up to seven
 // times, within 0.2 s of each other (kustomize-controller v1.9.6).
 const conflictTries = 5
+
+// firstPause is how long a write that starts an apply waits after its first conflict. Each further wait is twice as long, so that
+// the tries span 0.3 s: a live Kustomization that was just given an artifact reconciles meanwhile.
+const firstPause = 20 * time.Millisecond
+
+// pause waits before the try after so many conflicts, or returns the cause of ctx's end.
+func pause(ctx context.Context, conflicts int) error {
+	timer := time.NewTimer(firstPause << (conflicts - 1))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C:
+		return nil
+	}
+}
 
 // patch is one server-side apply. It carries the UID of what was read, without which an apply to a
 // deleted name would create an object (measured on kube-apiserver 1.36: a resourceVersion does not prevent that).
