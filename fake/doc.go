@@ -13,6 +13,17 @@
 // A Cluster has no listener and no goroutine. It works inside a testing/synctest bubble and outside one; its clock
 // is time.Now.
 //
+// # Flux
+//
+// [StartFlux] starts a simulated Flux in a cluster, whose controllers fetch from a [Remote] and apply what they find:
+//
+//	simulated := fake.StartFlux(cluster, fake.FluxOptions{})
+//	commit := simulated.Remote().Repository("https://git.example.com/acme/shop").Commit(fake.Files{"cm.yaml": manifest})
+//	simulated.FailNext(fake.BuildStep, "no such base")
+//
+// A [StepFault] makes a step of theirs fail, last, or wait for the test, and each [Controller] can be stopped and started. In a
+// bubble, synctest.Wait returns once they have done all that there is to do by then.
+//
 // # Views, requests and faults
 //
 // A [View] is the cluster as one client sees it. [Cluster.As] makes one for another identity, with a rule that says
@@ -29,7 +40,7 @@
 //   - Most of what the real server checks of built-in kinds, beyond their types, names and the fields that tests of
 //     GitOps tools meet. Kinds other than those listed at [Cluster] are not served.
 //   - CustomResourceDefinitions as objects.
-//   - Encodings other than JSON, printing as a table, subresources other than status, and the log, exec and proxy verbs.
+//   - Encodings other than JSON, tables, partial metadata, subresources other than status, and the log, exec and proxy verbs.
 //   - A watch that sets no timeout ends after 45 minutes; the real server takes a random time from 30 to 60.
 //     Bookmarks come at the end of the initial events and when the test asks for them, not by time.
 package fake

@@ -39,10 +39,26 @@ type FluxOptions struct {
 
 // Flux is a simulated Flux in a Cluster: a source-controller that fetches GitRepositories from a Remote, and a
 // kustomize-controller that applies Kustomizations. Both behave as source-controller v1.9.4 and kustomize-controller
-// v1.9.6 were measured to.
+// v1.9.6 were measured to: which writes they make of a status and in which order, what makes them reconcile and when they
+// try again, how they handle reconcile requests, also of suspended and failing objects, and what is left of a
+// reconcile that is cut off.
 //
 // What is in the folder of a Kustomization is really applied, as plain manifests, pruned when it is no longer there, and
 // refused as the cluster refuses it. Steps take no time, unless a StepFault says otherwise.
+//
+// It differs from the real one in this:
+//
+//   - A new object is reconciled at once after its finalizer was added, and intervals have no jitter.
+//   - Objects are read from the API server, never from a cache that lags behind.
+//   - There are no events, metrics or notifications, and no other controllers of Flux.
+//   - Of a kustomization.yaml only resources are known, and of the sources of a Kustomization only GitRepositories. What
+//     else would change what is applied (patches, substitutions, decryption, CEL, includes, ignored files and the like) makes the
+//     object fail with a message that says so.
+//   - A GitRepository's credentials are not looked at, and a service account that exists may apply everything.
+//   - Of versions, constraints such as ">=1.0.0 <2.0.0", "~1.2.3", "^1.2.3" and "*" are known, without pre-releases.
+//   - Artifacts are kept until they are dropped, and deletionPolicy WaitForTermination does not wait.
+//   - Health is what HealthOf says, which knows no kinds.
+//   - A repository with 64-digit hashes can be fetched, as "main@sha256:…", which the real one cannot do yet.
 //
 // It stops with the cluster. It is safe for concurrent use.
 type Flux struct {

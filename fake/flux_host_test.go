@@ -42,25 +42,31 @@ type flow struct {
 	slow, overdue bool
 }
 
+// Those that fetch make all the requests of those that need not, and more.
 var flows = []flow{
-	{name: "held"},
-	{name: "held with a fetch", fetch: true},
+	{name: "held", fetch: true},
 	{name: "held at a commit that cannot be built", broken: true},
 	{name: "held and overdue", slow: true, overdue: true},
-	{name: "live", live: true},
-	{name: "live with a fetch", live: true, fetch: true},
+	{name: "live", live: true, fetch: true},
+}
+
+func (f flow) files(text string) fake.Files {
+	if f.broken {
+		return fake.Files{"cm.yaml": broken}
+	}
+	return value(text)
 }
 
 // prepared is a world whose Kustomization the flow can ask, again and again.
 func (f flow) prepared(w *world) {
 	w.Helper()
 	w.applied(set(f.slow, "spec", "wait"))
+	w.observer, _ = w.newClient()
 	if f.slow {
 		w.flux.Inject(fake.StepFault{Step: fake.HealthStep, Delay: 10 * time.Second})
 	}
 	if !f.live {
-		client, _ := w.newClient()
-		_, err := client.Suspend(w.Context(), app)
+		_, err := w.observer.Suspend(w.Context(), app)
 		require.NoError(w, err)
 		synctest.Wait()
 	}
@@ -88,16 +94,15 @@ type result struct {
 
 func (w *world) attempt(f flow, number int) *attempt {
 	w.Helper()
-	a := &attempt{world: w, flow: f, value: fmt.Sprint("value-", number)}
+	a := &attempt{world: w, flow: f, value: w.standingValue, commit: w.standing}
 	a.client, a.view = w.newClient()
-	files := value(a.value)
-	if f.broken {
-		files = fake.Files{"cm.yaml": broken}
+	if f.fetch || w.standing == "" {
+		a.value = fmt.Sprint("value-", number)
+		a.commit = w.push(a.value, f.files(a.value))
 	}
-	a.commit = w.push(a.value, files)
-	if !f.fetch {
-		w.stamp(gitRepositories, "app", a.value)
-		w.after(time.Minute)
+	if !f.fetch && w.standing == "" {
+		w.standing, w.standingValue = a.commit, a.value
+		w.fetch()
 	}
 	a.before = w.get(kustomizations, "app")
 	a.ask = applier.Ask{
@@ -164,8 +169,7 @@ func (a *attempt) notStarted() {
 // left fails the test unless the Kustomization stands as the flow is to leave it: held, or never suspended.
 func (a *attempt) left() {
 	a.Helper()
-	client, _ := a.newClient()
-	suspension, err := client.Suspension(a.Context(), app)
+	suspension, err := a.observer.Suspension(a.Context(), app)
 	require.NoError(a, err)
 	if a.flow.live {
 		assert.False(a, suspension.Suspended, "it is suspended")

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -61,14 +62,15 @@ func TestOneRequestInTroubleHarmsNoAsk(t *testing.T) {
 							continue
 						}
 						a := w.attempt(f, i+1)
-						fault := trouble.at(i + 1)
+						fault, landed := trouble.at(i+1), false
+						fault.After = func(fake.Request) { landed = a.asked() }
 						a.view.Inject(fault)
 						r := a.run(w.Context())
 						require.NoError(w, r.err, "%v", request)
 						if r.refused != nil {
 							a.notStarted()
 						} else {
-							a.ended(r.end, fault.Err != nil)
+							a.ended(r.end, !landed)
 						}
 						if w.Failed() {
 							w.Fatalf("in trouble: %v", request)
@@ -78,6 +80,11 @@ func TestOneRequestInTroubleHarmsNoAsk(t *testing.T) {
 			})
 		}
 	}
+}
+
+// asked reports whether the Kustomization carries the token of the ask.
+func (a *attempt) asked() bool {
+	return a.get(kustomizations, "app").GetAnnotations()[requestedAt] == a.ask.Token
 }
 
 // death is how a process dies at a request.
@@ -161,9 +168,8 @@ func (a *attempt) takenOver(suspendToken bool) {
 	}
 	recovered := a.recovered(suspendToken)
 	// A live stamp that was not made leaves no trace, and may still be on its way until the host gives up waiting.
-	recovered.Overdue = a.flow.live && a.get(kustomizations, "app").GetAnnotations()[requestedAt] != a.ask.Token
-	client, _ := a.newClient()
-	end, err := applier.Follower{}.Follow(a.Context(), client, app, &recovered, nil)
+	recovered.Overdue = a.flow.live && !a.asked()
+	end, err := applier.Follower{}.Follow(a.Context(), a.observer, app, &recovered, nil)
 	require.NoError(a, err)
 	a.ended(end, true)
 }
@@ -206,7 +212,7 @@ func TestSuspendAndReleaseAreSafeToRepeat(t *testing.T) {
 						if err := o.do(w.Context(), client); err != nil {
 							require.NoError(w, o.do(w.Context(), client), "again")
 						}
-						synctest.Wait()
+						w.after(time.Second)
 						suspension, err := client.Suspension(w.Context(), app)
 						require.NoError(w, err)
 						assert.Equal(w, o.suspended, suspension.Held, "%v", request)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/gitops-applier/gitops-applier/applier/gitref"
 	"github.com/gitops-applier/gitops-applier/fake"
+	"github.com/gitops-applier/gitops-applier/flux"
 )
 
 const repositoryURL = "https://git.example.com/acme/shop"
@@ -30,6 +31,10 @@ type world struct {
 	repo    *fake.Repository
 	// called are the commits by the name that a test gave them.
 	called map[string]string
+	// observer is a client that no fault strikes.
+	observer *flux.Client
+	// standing is the commit that the artifact holds, for the flows that need not fetch, and standingValue its value.
+	standing, standingValue string
 }
 
 // inWorld runs a test in a world of its own. Whatever it started has to be over when the cluster has stopped.
@@ -43,8 +48,8 @@ func inWorldOf(t *testing.T, options fake.FluxOptions, test func(w *world)) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster := fake.NewCluster(fake.Options{Namespaces: []string{team, "team-b"}})
 		defer cluster.Stop()
-		flux := fake.StartFlux(cluster, options)
-		test(&world{T: t, cluster: cluster, flux: flux, repo: flux.Remote().Repository(repositoryURL), called: map[string]string{}})
+		simulated := fake.StartFlux(cluster, options)
+		test(&world{T: t, cluster: cluster, flux: simulated, repo: simulated.Remote().Repository(repositoryURL), called: map[string]string{}})
 	})
 }
 
@@ -109,14 +114,15 @@ func (w *world) ks(name string) string {
 	return w.show(w.get(kustomizations, name))
 }
 
-func (w *world) gr(name string) string {
+func (w *world) gr() string {
 	w.Helper()
-	return w.show(w.get(gitRepositories, name))
+	return w.show(w.get(gitRepositories, "app"))
 }
 
-func (w *world) message(gvr schema.GroupVersionResource, name, kind string) string {
+// message is that of the Ready condition.
+func (w *world) message(gvr schema.GroupVersionResource, name string) string {
 	w.Helper()
-	message, _ := condition(w.get(gvr, name), kind)["message"].(string)
+	message, _ := condition(w.get(gvr, name), "Ready")["message"].(string)
 	return message
 }
 
@@ -139,15 +145,15 @@ func (w *world) apply(manager string, spec map[string]any, token string) {
 }
 
 // stamp sets the reconcile request by a merge patch.
-func (w *world) stamp(gvr schema.GroupVersionResource, name, token string) {
+func (w *world) stamp(gvr schema.GroupVersionResource, token string) {
 	w.Helper()
-	w.patch(gvr, name, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, fluxmeta.ReconcileRequestAnnotation, token))
+	w.patch(gvr, "app", fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, fluxmeta.ReconcileRequestAnnotation, token))
 }
 
 // fetch makes source-controller look at the remote.
 func (w *world) fetch() {
 	w.Helper()
-	w.stamp(gitRepositories, "app", "fetch")
+	w.stamp(gitRepositories, "fetch")
 	synctest.Wait()
 }
 
@@ -157,9 +163,9 @@ func (w *world) patch(gvr schema.GroupVersionResource, name, patch string) {
 	require.NoError(w, err)
 }
 
-func (w *world) delete(gvr schema.GroupVersionResource, name string) {
+func (w *world) delete(gvr schema.GroupVersionResource) {
 	w.Helper()
-	require.NoError(w, w.cluster.Resource(gvr).Namespace(team).Delete(w.Context(), name, metav1.DeleteOptions{}))
+	require.NoError(w, w.cluster.Resource(gvr).Namespace(team).Delete(w.Context(), "app", metav1.DeleteOptions{}))
 }
 
 // data is what the ConfigMap of that name holds, and "" if there is none.
@@ -246,6 +252,6 @@ func (w *world) show(u *unstructured.Unstructured) string {
 
 // after lets a time pass, and everything that happens in it.
 func (w *world) after(d time.Duration) {
-	time.Sleep(d)
+	<-time.After(d)
 	synctest.Wait()
 }

@@ -3,7 +3,6 @@ package fake
 import (
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"time"
 
@@ -31,7 +30,7 @@ func (c *kustomizeController) apply(ctx context.Context, ks *managed, source *un
 	}
 	url, _, _ := unstructured.NestedString(source.Object, "status", "artifact", "url")
 	files, err := c.download(ctx, ks, url)
-	if err == nil && !errors.Is(err, errArtifactGone) {
+	if err == nil {
 		files, err = below(files, spec[string](ks, "path"))
 	}
 	if err != nil {
@@ -81,7 +80,7 @@ func (r *run) progress(ctx context.Context, doing string) error {
 }
 
 func (r *run) failed(reason string, err error) error {
-	r.ks.fail(reason, err)
+	r.ks.fail(reason, "%s", err)
 	return err
 }
 

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 )
@@ -180,6 +181,11 @@ func decode(name, content string) ([]*unstructured.Unstructured, error) {
 		case err != nil:
 			return nil, fmt.Errorf("failed to decode Kubernetes YAML from %s: MalformedYAMLError: %w", path.Join(temporary(), name), err)
 		case len(object.Object) == 0:
+		case object.IsList():
+			_ = object.EachListItem(func(item runtime.Object) error {
+				objects = append(objects, item.(*unstructured.Unstructured))
+				return nil
+			})
 		default:
 			objects = append(objects, object)
 		}

@@ -121,34 +121,34 @@ func (c *kustomizeController) decide(ctx context.Context, ks *managed) (next, er
 
 	source, err := c.source(ctx, ks)
 	if err != nil {
-		ks.fail(fluxmeta.ArtifactFailedReason, err)
+		ks.fail(fluxmeta.ArtifactFailedReason, "%s", err)
 		if apierrors.IsNotFound(err) {
-			return retry, nil
+			return retry, nil //nolint:nilerr // it is reported in the status, and tried again at the retry interval
 		}
 		return next{}, err
 	}
 	if revisionOf(source) == "" {
-		ks.fail(fluxmeta.ArtifactFailedReason, fmt.Errorf("Source artifact not found, retrying in %s", dependencyRequeue))
+		ks.fail(fluxmeta.ArtifactFailedReason, "Source artifact not found, retrying in %s", dependencyRequeue)
 		return next{after: dependencyRequeue}, nil
 	}
 	if err := c.checkDependencies(ctx, ks, revisionOf(source)); err != nil {
-		ks.fail(fluxmeta.DependencyNotReadyReason, err)
+		ks.fail(fluxmeta.DependencyNotReadyReason, "%s", err)
 		return next{after: dependencyRequeue}, nil
 	}
 	switch err := c.apply(ctx, ks, source); {
 	case errors.Is(err, errArtifactGone):
-		ks.fail(fluxmeta.ArtifactFailedReason, fmt.Errorf("Source is not ready, artifact not found, retrying in %s", dependencyRequeue))
+		ks.fail(fluxmeta.ArtifactFailedReason, "Source is not ready, artifact not found, retrying in %s", dependencyRequeue)
 		return next{after: dependencyRequeue}, nil
 	case err != nil:
-		return retry, nil
+		return retry, nil //nolint:nilerr // it is reported in the status
 	default:
 		return next{after: interval}, nil
 	}
 }
 
 // fail marks a reconcile as failed.
-func (m *managed) fail(reason string, err error) {
-	m.mark(fluxmeta.ReadyCondition, metav1.ConditionFalse, reason, "%s", err)
+func (m *managed) fail(reason, format string, args ...any) {
+	m.mark(fluxmeta.ReadyCondition, metav1.ConditionFalse, reason, format, args...)
 }
 
 // source reads the source of ks. The error is the API server's own where there is no such object.
@@ -168,6 +168,9 @@ func (c *kustomizeController) source(ctx context.Context, ks *managed) (*unstruc
 func (c *kustomizeController) checkDependencies(ctx context.Context, ks *managed, revision string) error {
 	for _, entry := range spec[[]any](ks, "dependsOn") {
 		fields, _ := entry.(map[string]any)
+		if fields["readyExpr"] != nil {
+			return errors.New("the simulated kustomize-controller does not support readyExpr in spec.dependsOn")
+		}
 		ref := &unstructured.Unstructured{Object: map[string]any{"metadata": fields}}
 		name := nameOf(ref)
 		if name.Namespace == "" {

@@ -42,7 +42,7 @@ func TestASuspendedKustomizationHandlesATokenAndDoesNothingElse(t *testing.T) {
 				w.patch(kustomizations, "app", `{"spec":{"suspend":true}}`)
 				synctest.Wait()
 			},
-			token: func(w *world) { w.stamp(kustomizations, "app", "hold") },
+			token: func(w *world) { w.stamp(kustomizations, "hold") },
 			want: []string{
 				"gen=2 og=2 Ready=True/ReconciliationSucceeded@1 att=one app=one",
 				"gen=2 og=2 handled=hold Ready=True/ReconciliationSucceeded@1 att=one app=one",
@@ -70,7 +70,7 @@ func TestASuspendedKustomizationHandlesATokenAndDoesNothingElse(t *testing.T) {
 				w.kustomization(set(true, "spec", "suspend"))
 				synctest.Wait()
 			},
-			token: func(w *world) { w.stamp(kustomizations, "app", "hold") },
+			token: func(w *world) { w.stamp(kustomizations, "hold") },
 			want:  []string{"gen=1 og=-1", "gen=1 og=-1 handled=hold"},
 		},
 	}
@@ -111,7 +111,7 @@ func TestAHealthCheckLastsAtLeastHalfAMinuteAndHoldsTokensBack(t *testing.T) {
 		w.hold(true, "hold")
 		synctest.Wait()
 		w.push("two", fake.Files{"other.yaml": configMap("other", "two")})
-		w.stamp(gitRepositories, "app", "fetch")
+		w.stamp(gitRepositories, "fetch")
 		synctest.Wait()
 		w.flux.Inject(fake.StepFault{Step: fake.HealthStep, Delay: time.Hour})
 		w.hold(false, "go")
@@ -128,7 +128,7 @@ func TestAHealthCheckLastsAtLeastHalfAMinuteAndHoldsTokensBack(t *testing.T) {
 			"gen=4 og=2 handled=susp Ready=False/HealthCheckFailed@4 Reconciling=True/ProgressingWithRetry@4 (Running health checks) Healthy=False/HealthCheckFailed@4 att=two app=one",
 		}, seen())
 		assert.Equal(w, "health check failed after 30s: timeout waiting for: [ConfigMap/team-a/cm status: 'InProgress', ConfigMap/team-a/other status: 'InProgress']",
-			w.message(kustomizations, "app", "Ready"))
+			w.message(kustomizations, "app"))
 		assert.Equal(w, "two", w.data("other"), "what failed its health check is applied all the same")
 	})
 }
@@ -159,11 +159,11 @@ func TestATokenStampedDuringARunWaitsForARunOfItsOwn(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.applied(set(true, "spec", "wait"))
 		w.flux.Inject(fake.StepFault{Step: fake.HealthStep, Delay: time.Minute})
-		w.stamp(kustomizations, "app", "ours")
+		w.stamp(kustomizations, "ours")
 		w.after(time.Second)
-		w.stamp(kustomizations, "app", "lost")
+		w.stamp(kustomizations, "lost")
 		w.after(time.Second)
-		w.stamp(kustomizations, "app", "theirs")
+		w.stamp(kustomizations, "theirs")
 		w.after(time.Minute)
 		assert.Contains(w, w.ks("app"), "handled=ours Ready=Unknown/Progressing", "the next run began at once")
 		w.after(time.Minute)
@@ -181,7 +181,7 @@ func TestANewRevisionDuringARunIsAppliedAlthoughASuspendCameInBetween(t *testing
 		w.hold(false, "go")
 		w.after(time.Second)
 		w.push("two", value("two"))
-		w.stamp(gitRepositories, "app", "fetch")
+		w.stamp(gitRepositories, "fetch")
 		w.after(10 * time.Second)
 		w.hold(true, "susp")
 		w.after(10 * time.Second)
@@ -213,14 +213,14 @@ func TestARunThatFailedIsTriedAgainAtTheRetryInterval(t *testing.T) {
 		w.applied(set("10s", "spec", "retryInterval"))
 		w.flux.Inject(fake.StepFault{Step: fake.ApplyStep, Nth: 1, Message: "no"})
 		w.flux.Inject(fake.StepFault{Step: fake.ApplyStep, Nth: 2, Message: "no again"})
-		w.stamp(kustomizations, "app", "go")
+		w.stamp(kustomizations, "go")
 		synctest.Wait()
 		assert.Contains(w, w.ks("app"), "og=1 handled=go Ready=False/ReconciliationFailed@1 Reconciling=True/ProgressingWithRetry@1")
 		seen := w.watch(kustomizations, "app")
 		seen()
 		w.after(10 * time.Second)
 		assert.NotEmpty(w, seen(), "Ready is rewritten by each retry")
-		assert.Equal(w, "no again\n", w.message(kustomizations, "app", "Ready"))
+		assert.Equal(w, "no again\n", w.message(kustomizations, "app"))
 		w.after(10 * time.Second)
 		assert.Contains(w, w.ks("app"), "handled=go Ready=True")
 	})
@@ -231,7 +231,7 @@ func TestASuspendEndsRetries(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.applied(set("10s", "spec", "retryInterval"))
 		w.flux.Inject(fake.StepFault{Step: fake.BuildStep, Message: "no"})
-		w.stamp(kustomizations, "app", "go")
+		w.stamp(kustomizations, "go")
 		synctest.Wait()
 		w.hold(true, "susp")
 		synctest.Wait()
@@ -258,7 +258,7 @@ func TestAnAnnotationThatIsRemovedTriggersNothing(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.applied()
-		w.stamp(kustomizations, "app", "go")
+		w.stamp(kustomizations, "go")
 		synctest.Wait()
 		seen := w.watch(kustomizations, "app")
 		seen()
@@ -279,10 +279,10 @@ func TestDependents(t *testing.T) {
 
 		w.hold(true, "hold")
 		w.push("two", value("two"))
-		w.stamp(gitRepositories, "app", "fetch")
+		w.stamp(gitRepositories, "fetch")
 		synctest.Wait()
 		assert.Contains(w, w.ks("late"), "Ready=False/DependencyNotReady@1")
-		assert.Equal(w, "dependency 'team-a/app' revision is not up to date", w.message(kustomizations, "late", "Ready"))
+		assert.Equal(w, "dependency 'team-a/app' revision is not up to date", w.message(kustomizations, "late"))
 		seen := w.watch(kustomizations, "late")
 		seen()
 		w.after(29 * time.Second)
@@ -303,9 +303,9 @@ func TestAnArtifactThatAppearsIsAppliedAtOnce(t *testing.T) {
 		w.kustomization()
 		synctest.Wait()
 		assert.Equal(w, "gen=1 og=-1 Ready=False/ArtifactFailed@1", w.ks("app"))
-		assert.Equal(w, "Source artifact not found, retrying in 30s", w.message(kustomizations, "app", "Ready"))
+		assert.Equal(w, "Source artifact not found, retrying in 30s", w.message(kustomizations, "app"))
 		w.push("one", value("one"))
-		w.stamp(gitRepositories, "app", "fetch")
+		w.stamp(gitRepositories, "fetch")
 		synctest.Wait()
 		assert.Contains(w, w.ks("app"), "Ready=True")
 	})
@@ -323,7 +323,7 @@ func TestASourceInAnotherNamespace(t *testing.T) {
 		w.patch(kustomizations, "app", `{"spec":{"sourceRef":{"namespace":null}}}`)
 		synctest.Wait()
 		assert.Contains(w, w.ks("app"), "Ready=False/ArtifactFailed@2")
-		assert.Equal(w, `gitrepositories.source.toolkit.fluxcd.io "shared" not found`, w.message(kustomizations, "app", "Ready"))
+		assert.Equal(w, `gitrepositories.source.toolkit.fluxcd.io "shared" not found`, w.message(kustomizations, "app"))
 	})
 }
 
@@ -333,7 +333,7 @@ func TestAKustomizationWithoutASpecFails(t *testing.T) {
 		w.create(kustomizations, object(w, "{apiVersion: kustomize.toolkit.fluxcd.io/v1, kind: Kustomization, metadata: {name: app, namespace: team-a}}"))
 		synctest.Wait()
 		assert.Equal(w, "gen=1 og=-1 Ready=False/ArtifactFailed@1", w.ks("app"))
-		assert.Equal(w, "source `` kind '' not supported", w.message(kustomizations, "app", "Ready"))
+		assert.Equal(w, "source `` kind '' not supported", w.message(kustomizations, "app"))
 	})
 }
 
@@ -355,7 +355,7 @@ func TestTheHistoryCountsRuns(t *testing.T) {
 
 		w.push("two", value("two"))
 		w.flux.FailNext(fake.ApplyStep, "no")
-		w.stamp(gitRepositories, "app", "fetch")
+		w.stamp(gitRepositories, "fetch")
 		synctest.Wait()
 		history, _, _ = unstructured.NestedSlice(w.get(kustomizations, "app").Object, "status", "history")
 		require.Len(w, history, 2)

@@ -96,13 +96,13 @@ func (r *run) toCheck(applied inventory) inventory {
 func (r *run) awaitHealth(ctx context.Context, objects inventory) error {
 	deadline, cancel := context.WithTimeout(ctx, r.ks.timeout())
 	defer cancel()
-	if err := r.flux.faults.step(deadline, HealthStep, r.ks.name()); err != nil && !errors.Is(err, context.DeadlineExceeded) {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		return r.unhealthy("failed early due to stalled resources", objects, func(inventoryEntry) Health { return HealthFailed + "': '" + Health(err.Error()) })
-	} else if err != nil {
+	switch err := r.flux.faults.step(deadline, HealthStep, r.ks.name()); {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(err, context.DeadlineExceeded):
 		return r.unhealthy("timeout waiting for", objects, func(inventoryEntry) Health { return HealthInProgress })
+	case err != nil:
+		return err
 	}
 	for {
 		health := map[string]Health{}

@@ -25,7 +25,7 @@ type change struct {
 // undone; but what an earlier stage wrote stays, and is in no inventory.
 func (r *run) applyStaged(ctx context.Context, objects []*unstructured.Unstructured) (inventory, error) {
 	if err := r.flux.faults.step(ctx, ApplyStep, r.ks.name()); err != nil {
-		return nil, fmt.Errorf("%w\n", err)
+		return nil, fmt.Errorf("%w\n%s", err, changeLog(nil))
 	}
 	for _, object := range objects {
 		labels := object.GetLabels()
@@ -106,7 +106,7 @@ func (r *run) dryRun(ctx context.Context, object *unstructured.Unstructured) (ac
 	if err != nil {
 		return "", fmt.Errorf("%s dry-run failed: %w", subject, err)
 	}
-	existing, getFailed := resource.Get(ctx, object.GetName(), metav1.GetOptions{})
+	existing, _ := resource.Get(ctx, object.GetName(), metav1.GetOptions{})
 	would, err := resource.Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: kustomizeManager, Force: true, DryRun: []string{metav1.DryRunAll}})
 	switch {
 	case apierrors.IsNotFound(err) && object.GetNamespace() == "":
@@ -117,7 +117,7 @@ func (r *run) dryRun(ctx context.Context, object *unstructured.Unstructured) (ac
 		return "", fmt.Errorf("%s dry-run failed (%s): %w", subject, apierrors.ReasonForError(err), err)
 	case err != nil:
 		return "", fmt.Errorf("%s dry-run failed: %w", subject, err)
-	case getFailed != nil:
+	case existing == nil:
 		return "created", nil
 	case drifted(existing, would):
 		return "configured", nil
@@ -159,7 +159,7 @@ func (r *run) mayApply(ctx context.Context, object *unstructured.Unstructured) e
 		return err
 	}
 	mapping, _, _ := r.flux.cluster.server.ResourceOf(object.GroupVersionKind())
-	refused := apierrors.NewForbidden(mapping.GroupResource(), object.GetName(), fmt.Errorf(
+	refused := apierrors.NewForbidden(mapping.GroupResource(), object.GetName(), fmt.Errorf( //nolint:staticcheck // the API server's words
 		"User %q cannot patch resource %q in API group %q in the namespace %q",
 		"system:serviceaccount:"+namespace+":"+name, mapping.Resource, mapping.Group, object.GetNamespace()))
 	return fmt.Errorf("%s dry-run failed (Forbidden): %w", entryOf(object).subject(), refused)

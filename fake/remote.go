@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"hash"
 	"maps"
 	"slices"
 	"sync"
@@ -180,7 +179,7 @@ func (r *Repository) mustHave(commit string) {
 // commit adds a commit and points the branch at it. The lock is held.
 func (r *Repository) commit(branch, parent string, files Files) string {
 	r.made++
-	var sum hash.Hash = sha1.New()
+	sum := sha1.New()
 	if r.sha256 {
 		sum = sha256.New()
 	}

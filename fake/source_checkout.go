@@ -33,6 +33,11 @@ func (c *sourceController) checkout(ctx context.Context, g *managed) (checkout, 
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = fmt.Errorf("unable to clone '%s': %w", url, err)
 	}
+	for _, field := range []string{"ignore", "include", "recurseSubmodules", "sparseCheckout", "verify"} {
+		if value := spec[any](g, field); err == nil && value != nil && value != false {
+			err = fmt.Errorf("the simulated source-controller does not support spec.%s", field)
+		}
+	}
 	if err == nil {
 		repository, ok := c.flux.remote.find(url)
 		if ok {

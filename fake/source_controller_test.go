@@ -79,8 +79,8 @@ func TestARefThatLeadsNowhereFails(t *testing.T) {
 				w.push("one", value("one"))
 				w.source(set(test.ref, "spec", "ref"), set(map[string]any{"reconcile.fluxcd.io/requestedAt": "birth"}, "metadata", "annotations"))
 				synctest.Wait()
-				assert.Equal(w, "gen=1 og=-1 handled=birth Ready=False/GitOperationFailed@1 Reconciling=True/ProgressingWithRetry@1", w.gr("app"))
-				assert.Equal(w, "failed to checkout and determine revision: "+test.want, w.message(gitRepositories, "app", "Ready"))
+				assert.Equal(w, "gen=1 og=-1 handled=birth Ready=False/GitOperationFailed@1 Reconciling=True/ProgressingWithRetry@1", w.gr())
+				assert.Equal(w, "failed to checkout and determine revision: "+test.want, w.message(gitRepositories, "app"))
 			})
 		})
 	}
@@ -136,7 +136,7 @@ func TestAFetchIsSeenTo(t *testing.T) {
 				}
 				seen := w.watch(gitRepositories, "app")
 				seen()
-				w.stamp(gitRepositories, "app", "fetch")
+				w.stamp(gitRepositories, "fetch")
 				assert.Equal(w, test.want, seen())
 			})
 		})
@@ -168,13 +168,13 @@ func TestASuspendedGitRepositoryHandlesATokenWithoutAFetch(t *testing.T) {
 		synctest.Wait()
 		w.push("two", value("two"))
 		w.patch(gitRepositories, "app", `{"spec":{"suspend":true}}`)
-		w.stamp(gitRepositories, "app", "fetch")
+		w.stamp(gitRepositories, "fetch")
 		synctest.Wait()
-		assert.Equal(w, "gen=2 og=2 handled=fetch Ready=True/Succeeded@2 art=one", w.gr("app"))
+		assert.Equal(w, "gen=2 og=2 handled=fetch Ready=True/Succeeded@2 art=one", w.gr())
 
 		w.patch(gitRepositories, "app", `{"spec":{"suspend":null}}`)
 		synctest.Wait()
-		assert.Contains(w, w.gr("app"), "art=two", "resumed without a token")
+		assert.Contains(w, w.gr(), "art=two", "resumed without a token")
 	})
 }
 
@@ -186,9 +186,9 @@ func TestACommitIsFetchedAtTheInterval(t *testing.T) {
 		synctest.Wait()
 		w.push("two", value("two"))
 		w.after(10*time.Minute - time.Second)
-		assert.Contains(w, w.gr("app"), "art=one")
+		assert.Contains(w, w.gr(), "art=one")
 		w.after(time.Second)
-		assert.Contains(w, w.gr("app"), "art=two")
+		assert.Contains(w, w.gr(), "art=two")
 	})
 }
 
@@ -201,13 +201,13 @@ func TestAFetchThatFailsIsTriedAgainWithBackoff(t *testing.T) {
 		began := time.Now()
 		var tried []time.Duration
 		remove := w.flux.Inject(fake.StepFault{Step: fake.FetchStep, Message: "it is down", Do: func() { tried = append(tried, time.Since(began)) }})
-		w.stamp(gitRepositories, "app", "fetch")
+		w.stamp(gitRepositories, "fetch")
 		w.after(6 * time.Second)
 		assert.Equal(w, []time.Duration{0, 750 * time.Millisecond, 2250 * time.Millisecond, 5250 * time.Millisecond}, tried)
-		assert.Equal(w, "failed to checkout and determine revision: it is down", w.message(gitRepositories, "app", "Ready"))
+		assert.Equal(w, "failed to checkout and determine revision: it is down", w.message(gitRepositories, "app"))
 		remove()
 		w.after(6 * time.Second)
-		assert.Equal(w, "gen=1 og=1 handled=fetch Ready=True/Succeeded@1 art=one", w.gr("app"))
+		assert.Equal(w, "gen=1 og=1 handled=fetch Ready=True/Succeeded@1 art=one", w.gr())
 	})
 }
 
@@ -229,7 +229,7 @@ func TestAnotherURLWithTheSameCommitLeavesTheRevision(t *testing.T) {
 
 		w.patch(gitRepositories, "app", `{"spec":{"url":"https://git.example.com/acme/gone"}}`)
 		synctest.Wait()
-		assert.Equal(w, "gen=3 og=2 Ready=False/GitOperationFailed@3 Reconciling=True/ProgressingWithRetry@3 art=one", w.gr("app"))
+		assert.Equal(w, "gen=3 og=2 Ready=False/GitOperationFailed@3 Reconciling=True/ProgressingWithRetry@3 art=one", w.gr())
 	})
 }
 
@@ -241,7 +241,7 @@ func TestADeletedGitRepositoryGoesWithItsArtifact(t *testing.T) {
 		synctest.Wait()
 		seen := w.watch(gitRepositories, "app")
 		seen()
-		w.delete(gitRepositories, "app")
+		w.delete(gitRepositories)
 		states := seen()
 		assert.Contains(w, states[len(states)-1], "DELETED")
 	})
