@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
@@ -25,7 +26,7 @@ type Options struct {
 // It serves the custom resources of Flux (Kustomization, HelmRelease, GitRepository, OCIRepository, Bucket,
 // HelmRepository, HelmChart, ExternalArtifact) and of Argo CD (Application, AppProject, ApplicationSet), and of the
 // built-in kinds ConfigMap, Secret, Namespace, Service, ServiceAccount, Event (in both groups), Deployment, Job, Lease,
-// Role, ClusterRole and their bindings, and SelfSubjectAccessReview.
+// Role, ClusterRole and their bindings, and SelfSubjectAccessReview. Define adds others.
 //
 // It is safe for concurrent use. Stop it when the test is over.
 type Cluster struct {
@@ -61,6 +62,11 @@ func NewCluster(options Options) *Cluster {
 func (c *Cluster) As(user string, allowed func(authorizationv1.ResourceAttributes) bool) *View {
 	return newView(c, user, allowed)
 }
+
+// Define makes the cluster serve a custom resource of the test's own, as its CustomResourceDefinition says. Such a resource
+// is pruned, defaulted, validated and applied by its schema like those the cluster knows. Objects of several versions differ
+// in nothing but their apiVersion, and embedded resources are objects like others. The error says what is wrong with the definition, or that the resource is served already.
+func (c *Cluster) Define(crd *unstructured.Unstructured) error { return c.server.Define(crd) }
 
 // CreateNamespace creates a namespace, unless there is one of that name.
 func (c *Cluster) CreateNamespace(name string) { c.server.CreateNamespace(name) }

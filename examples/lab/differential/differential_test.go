@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -56,6 +57,10 @@ func run(m *testing.M) int {
 func TestFakeAnswersAsTheRealServer(t *testing.T) {
 	cluster := fake.NewCluster(fake.Options{})
 	t.Cleanup(cluster.Stop)
+	crd, err := readWidgetCRD()
+	require.NoError(t, err)
+	require.NoError(t, defineWidgets(t.Context(), control.Dynamic(), crd))
+	require.NoError(t, cluster.Define(crd))
 	pair := &pair{real: control.RESTConfig(), fake: cluster.Config()}
 
 	var (

@@ -268,7 +268,7 @@ var role = sample{
 // samples, the more important ones more than once.
 var samples = []sample{
 	kustomization, kustomization, kustomization, kustomization, kustomization, gitRepository, gitRepository, application, application,
-	helmRelease, configMap, secret, role, event, lease,
+	widget, widget, widget, widgetV2, helmRelease, configMap, secret, role, event, lease,
 }
 
 var (
@@ -294,6 +294,8 @@ func sequence(seed uint64, longest int) []step {
 		g.sample = first
 		if g.chance(10) {
 			g.sample = pick(g.Rand, samples)
+		} else if first.kind == widget.kind && g.chance(25) {
+			g.sample = pick(g.Rand, []sample{widget, widgetV2})
 		}
 		steps = append(steps, g.step(len(steps)))
 	}

@@ -245,11 +245,13 @@ func (n *normalizer) text(s string) string {
 	return timestamps.ReplaceAllString(s, "T")
 }
 
-// sorted orders the lines of a message that joins several errors. Of what is wrong with an applied object's types the
-// server names some, not always the same.
+// sorted orders the lines of a message that joins several errors. Of what is wrong with the types of an object the server
+// names some, not always the same.
 func sorted(message string) string {
-	if start, _, found := strings.Cut(message, "Kind="); found && strings.HasPrefix(message, "failed to create typed patch object") {
-		return start
+	for _, prefix := range []string{"failed to create typed patch object", "failed to convert new object"} {
+		if strings.HasPrefix(message, prefix) {
+			return prefix
+		}
 	}
 	lines := strings.Split(message, "\n")
 	slices.Sort(lines)

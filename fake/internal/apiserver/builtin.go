@@ -233,6 +233,10 @@ func (r *builtinRules) selectableFields(v *version, object map[string]any) field
 	return r.selectable(v, object)
 }
 
+func (r *builtinRules) relabel(to *version, object map[string]any) error {
+	return r.convert(to, object)
+}
+
 func (r *builtinRules) convert(to *version, object map[string]any) error {
 	if r.rename != nil && object["apiVersion"] != to.apiVersion() {
 		r.rename(to, object)

@@ -51,6 +51,8 @@ type rules interface {
 
 	// convert turns an object of any version of the kind into the given one.
 	convert(to *version, object map[string]any) error
+	// relabel is the conversion that managed fields are kept by. It may leave what the version does not have.
+	relabel(to *version, object map[string]any) error
 
 	// persist gives the bytes that are kept, and what reading them gives, before defaults. The object stays as it is.
 	persist(v *version, object map[string]any) (read map[string]any, data []byte, err error)
@@ -87,6 +89,14 @@ func (v *version) apiVersion() string { return v.gvk().GroupVersion().String() }
 
 func (v *version) serves(subresource string) bool {
 	return subresource == "" || slices.Contains(v.subresources, subresource)
+}
+
+// deprecations are the warnings that every answer in a deprecated version carries.
+func (v *version) deprecations() []string {
+	if v.deprecated == "" {
+		return nil
+	}
+	return []string{v.deprecated}
 }
 
 // store is the kind whose objects this kind's requests work on.

@@ -119,7 +119,7 @@ func (c conversion) ConvertToVersion(in runtime.Object, to runtime.GroupVersione
 	if v == nil {
 		return nil, runtime.NewNotRegisteredErrForKind("fake", target)
 	}
-	return u, c.kind.rules.convert(v, u.Object)
+	return u, c.kind.rules.relabel(v, u.Object)
 }
 
 func (c conversion) version(gv schema.GroupVersion) *version {

@@ -10,16 +10,14 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/uuid"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
 )
 
 // readMeta decodes metadata into its Go type, which also drops what that type does not have. Only in strict mode it
 // returns the paths of what it dropped.
-func readMeta(object map[string]any, path string, strict bool) (meta *metav1.ObjectMeta, unknown []string, err error) {
+func readMeta(object map[string]any, strict bool) (meta *metav1.ObjectMeta, unknown []string, err error) {
 	value, found := object["metadata"]
 	if !found {
 		return nil, nil, nil
@@ -36,7 +34,7 @@ func readMeta(object map[string]any, path string, strict bool) (meta *metav1.Obj
 	for _, strictErr := range strictErrs {
 		var inField kjson.FieldError
 		if errors.As(strictErr, &inField) {
-			unknown = append(unknown, join(path, "metadata")+"."+inField.FieldPath())
+			unknown = append(unknown, "metadata."+inField.FieldPath())
 		}
 	}
 	return meta, unknown, err
@@ -51,62 +49,6 @@ func writeMeta(object map[string]any, meta *metav1.ObjectMeta) error {
 		return err
 	}
 	object["metadata"] = value
-	return nil
-}
-
-// coerceEmbedded does for embedded objects what readMeta and writeMeta do for the object itself.
-func coerceEmbedded(path *field.Path, x any, s *structural, strict bool, unknown *[]string) error {
-	if s == nil {
-		return nil
-	}
-	switch x := x.(type) {
-	case map[string]any:
-		if s.embedded {
-			if err := coerceEmbeddedMeta(path, x, strict, unknown); err != nil {
-				return err
-			}
-		}
-		for name, value := range x {
-			child, property := path.Child(name), s.properties[name]
-			if property == nil {
-				child, property = path.Key(name), s.additional
-			}
-			if err := coerceEmbedded(child, value, property, strict, unknown); err != nil {
-				return err
-			}
-		}
-	case []any:
-		for i, value := range x {
-			if err := coerceEmbedded(path.Index(i), value, s.items, strict, unknown); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-func coerceEmbeddedMeta(path *field.Path, x map[string]any, strict bool, unknown *[]string) error {
-	for _, name := range []string{"apiVersion", "kind"} {
-		if value, found := x[name]; found {
-			if _, ok := value.(string); !ok {
-				return field.Invalid(path.Child(name), value, "must be a string")
-			}
-		}
-	}
-	meta, dropped, err := readMeta(x, path.String(), strict)
-	if err != nil {
-		return field.Invalid(path.Child("metadata"), x["metadata"], err.Error())
-	}
-	*unknown = append(*unknown, dropped...)
-	if meta == nil {
-		return nil
-	}
-	if err := writeMeta(x, meta); err != nil {
-		return field.Invalid(path.Child("metadata"), x["metadata"], err.Error())
-	}
-	if meta.CreationTimestamp.IsZero() {
-		unstructured.RemoveNestedField(x, "metadata", "creationTimestamp")
-	}
 	return nil
 }
 

@@ -15,22 +15,29 @@ import (
 type Server struct {
 	mu       sync.Mutex
 	revision uint64
+	known    []*kind
 	served   []*kind
 	stores   map[*kind]*store
 }
 
 // New returns a server of all kinds it knows, with the namespaces that every cluster has.
 func New() *Server {
-	s := &Server{served: slices.Clone(allKinds()), stores: map[*kind]*store{}, revision: 1}
+	s := &Server{stores: map[*kind]*store{}, revision: 1}
 	for _, k := range allKinds() {
-		if k.sharedWith == nil {
-			s.stores[k] = newStore(k)
-		}
+		s.add(k)
 	}
 	for _, name := range []string{"default", "kube-node-lease", "kube-public", "kube-system"} {
 		s.CreateNamespace(name)
 	}
 	return s
+}
+
+func (s *Server) add(k *kind) {
+	s.known = append(s.known, k)
+	s.served = append(s.served, k)
+	if k.sharedWith == nil {
+		s.stores[k] = newStore(k)
+	}
 }
 
 // Serve processes one request. The context bounds a watch; everything else is done when Serve returns.
@@ -51,7 +58,7 @@ func (s *Server) Serve(ctx context.Context, r *Request) *Response {
 		return missing(r)
 	case !v.serves(r.Subresource):
 		if _, custom := v.kind.rules.(*customRules); custom {
-			return ErrorResponse(apierrors.NewNotFound(r.groupResource(), r.Name))
+			return ErrorResponse(apierrors.NewNotFound(r.groupResource(), r.Name)).warn(v.deprecations())
 		}
 		return missing(r)
 	case v.kind.namespaced && r.Namespace == "" && !r.readsMany():
@@ -62,9 +69,7 @@ func (s *Server) Serve(ctx context.Context, r *Request) *Response {
 		}
 		return missing(r)
 	}
-	if v.deprecated != "" {
-		r.warn(v.deprecated)
-	}
+	r.warn(v.deprecations()...)
 	response, err := s.serve(ctx, r, v)
 	if err != nil {
 		response = ErrorResponse(err)
@@ -138,7 +143,7 @@ func (s *Server) Unserve(resource schema.GroupResource) {
 func (s *Server) ServeAgain(resource schema.GroupResource) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, k := range allKinds() {
+	for _, k := range s.known {
 		if k.groupResource() == resource && !slices.Contains(s.served, k) {
 			s.served = append(s.served, k)
 		}

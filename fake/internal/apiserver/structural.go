@@ -19,7 +19,6 @@ type structural struct {
 	items      *structural
 
 	preserveUnknown bool
-	embedded        bool
 	nullable        bool
 	hasDefault      bool
 	defaultValue    any
@@ -34,7 +33,6 @@ func newStructural(s *spec.Schema) *structural {
 		defaultValue: jsonNumbers(s.Default),
 	}
 	out.preserveUnknown, _ = s.Extensions.GetBool("x-kubernetes-preserve-unknown-fields")
-	out.embedded, _ = s.Extensions.GetBool("x-kubernetes-embedded-resource")
 	out.listType, _ = s.Extensions.GetString("x-kubernetes-list-type")
 	out.listMapKeys, _ = s.Extensions.GetStringSlice("x-kubernetes-list-map-keys")
 	if len(s.Properties) > 0 {
@@ -97,10 +95,8 @@ func isMetaField(name string) bool {
 
 // prune removes from a custom resource what its schema does not name and returns the paths of what went, sorted.
 func (s *structural) prune(object map[string]any) []string {
-	root := *s
-	root.embedded = true
 	p := &pruner{}
-	p.prune(object, &root, "")
+	p.prune(object, s, "")
 	slices.Sort(p.removed)
 	return p.removed
 }
@@ -115,7 +111,7 @@ func (p *pruner) prune(x any, s *structural, path string) {
 	switch x := x.(type) {
 	case map[string]any:
 		for name, value := range x {
-			if s != nil && s.embedded && isMetaField(name) {
+			if path == "" && isMetaField(name) {
 				continue
 			}
 			if s != nil {
@@ -128,9 +124,7 @@ func (p *pruner) prune(x any, s *structural, path string) {
 					continue
 				}
 			}
-			if path != "" || !isMetaField(name) {
-				p.removed = append(p.removed, join(path, name))
-			}
+			p.removed = append(p.removed, join(path, name))
 			delete(x, name)
 		}
 	case []any:
@@ -152,7 +146,7 @@ func (p *pruner) descend(x any, s *structural, path string) {
 	switch x := x.(type) {
 	case map[string]any:
 		for name, value := range x {
-			if s.embedded && isMetaField(name) {
+			if path == "" && isMetaField(name) {
 				continue
 			}
 			if property, ok := s.properties[name]; ok {
