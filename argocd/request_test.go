@@ -426,6 +426,19 @@ func TestARecordLeftInProgressIsReplacedOnceItStayedUnchangedForTheWait(t *testi
 			})
 		})
 	}
+	t.Run("not if a pass in flight writes in the last moment", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, Options{}, left)
+			w.on("update", func() error {
+				w.change(t, set("status.operationState.message", "one or more tasks are running"))
+				return conflict()
+			})
+			_, err := w.request(t.Context())
+			assert.ErrorContains(t, err, "somebody removed its .operation")
+			assert.Equal(t, 1, w.writes())
+		})
+	})
 	t.Run("whatever else is written meanwhile", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
