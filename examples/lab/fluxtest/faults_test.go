@@ -51,11 +51,10 @@ func TestTheLawsHoldWhicheverRequestFailsOnce(t *testing.T) {
 			t.Run(f.name+", "+fault.name, func(t *testing.T) {
 				t.Parallel()
 				s := f.subject(t, l)
-				points := sweep(t, s, f, func(t *testing.T, a *attempt, n int) {
+				sweep(t, s, f, func(t *testing.T, a *attempt, n int) {
 					a.faults.On(lab.Any, n, fault.action)
 					a.requireLawful(t, a.run(t))
 				})
-				t.Logf("%d points tried", points)
 			})
 		}
 	}
@@ -70,12 +69,11 @@ func TestTheLawsHoldWhicheverTwoRequestsFail(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, and 500 %d requests later", first.name, gap), func(t *testing.T) {
 				t.Parallel()
 				s := held(t, l)
-				points := sweep(t, s, heldFlow, func(t *testing.T, a *attempt, n int) {
+				sweep(t, s, heldFlow, func(t *testing.T, a *attempt, n int) {
 					a.faults.On(lab.Any, n, first.action)
 					a.faults.On(lab.Any, n+gap, internalError.action)
 					a.requireLawful(t, a.run(t))
 				})
-				t.Logf("%d points tried", points)
 			})
 		}
 	}

@@ -155,8 +155,8 @@ func (a *attempt) runWith(ctx context.Context) (r result) {
 // impatient is a follower that does not wait long before it tries again.
 var impatient = applier.Follower{PollInterval: 50 * time.Millisecond}
 
-// sweep makes an attempt for each request of an undisturbed attempt, which it counts. It returns how many.
-func sweep(t *testing.T, s *subject, f flow, try func(t *testing.T, a *attempt, n int)) int {
+// sweep makes an attempt for each request of an undisturbed attempt, which it counts.
+func sweep(t *testing.T, s *subject, f flow, try func(t *testing.T, a *attempt, n int)) {
 	t.Helper()
 	requests := undisturbed(t, s, f)
 	for i, request := range requests {
@@ -164,7 +164,39 @@ func sweep(t *testing.T, s *subject, f flow, try func(t *testing.T, a *attempt, 
 			try(t, s.attempt(t, f), i+1)
 		})
 	}
-	return len(requests)
+	t.Logf("%d points tried", len(requests))
+}
+
+// point is a moment between two requests of ours: before the n-th is sent, or after it was processed.
+type point struct {
+	n     int
+	after bool
+}
+
+// between makes an attempt for each point between the requests of an undisturbed attempt, which it counts. After a read the next
+// request follows at once, so that is the point before the next; after a write and after the start of a watch we wait.
+func between(t *testing.T, s *subject, f flow, try func(t *testing.T, a *attempt, p point)) {
+	t.Helper()
+	points := 0
+	for i, request := range undisturbed(t, s, f) {
+		name := fmt.Sprintf("%02d %s %s", i+1, request.Verb, request.Resource)
+		t.Run("before "+name, func(t *testing.T) { try(t, s.attempt(t, f), point{n: i + 1}) })
+		points++
+		if request.Verb != "get" {
+			t.Run("after "+name, func(t *testing.T) { try(t, s.attempt(t, f), point{n: i + 1, after: true}) })
+			points++
+		}
+	}
+	t.Logf("%d points tried", points)
+}
+
+// at lets somebody else act at the point.
+func (a *attempt) at(p point, hook func()) {
+	if p.after {
+		a.faults.On(lab.Any, p.n, lab.After(hook))
+		return
+	}
+	a.faults.On(lab.Any, p.n, lab.Before(hook))
 }
 
 // undisturbed returns the requests of an attempt that nobody disturbs.
