@@ -123,7 +123,7 @@ func (c *kustomizeController) decide(ctx context.Context, ks *managed) (next, er
 	if err != nil {
 		ks.fail(fluxmeta.ArtifactFailedReason, "%s", err)
 		if apierrors.IsNotFound(err) {
-			return retry, nil //nolint:nilerr // it is reported in the status, and tried again at the retry interval
+			return retry, nil
 		}
 		return next{}, err
 	}

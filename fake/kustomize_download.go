@@ -57,5 +57,5 @@ func below(files Files, folder string) (Files, error) {
 
 // temporary is where an artifact was extracted to. As with the real controller no two runs have the same.
 func temporary() string {
-	return fmt.Sprintf("/tmp/kustomization-%d", rand.Uint32()) //nolint:gosec // a name, no secret
+	return fmt.Sprintf("/tmp/kustomization-%d", rand.Uint32())
 }
