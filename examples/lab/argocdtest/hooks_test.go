@@ -1,0 +1,98 @@
+package argocdtest
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/gitops-applier/gitops-applier/examples/lab/lab"
+)
+
+var pods = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+
+// hook is run before a sync, which waits for its end. Nobody runs it here.
+const hook = `apiVersion: v1
+kind: Pod
+metadata:
+  name: hook
+  annotations: {argocd.argoproj.io/hook: PreSync}
+spec:
+  restartPolicy: Never
+  containers: [{name: hook, image: hook}]
+`
+
+// pushHooked commits a value, and a hook that runs before the sync.
+func (s *subject) pushHooked(t testing.TB, value string) string {
+	t.Helper()
+	return s.repo.Commit(t, lab.Files{"cm.yaml": lab.ConfigMap("cm", "key", value), "hook.yaml": hook})
+}
+
+// waitingForHook is what a record says that waits for the hook, and for nothing else.
+const waitingForHook = "waiting for completion of hook /Pod/hook"
+
+// waitForHook waits until an operation waits for the hook.
+func (s *subject) waitForHook(t testing.TB) *unstructured.Unstructured {
+	t.Helper()
+	return s.wait(t, func(u *unstructured.Unstructured) bool { return recordOf(u)["message"] == waitingForHook })
+}
+
+// endHook lets the hook succeed.
+func (s *subject) endHook(t testing.TB) {
+	t.Helper()
+	_, err := s.lab.Dynamic().Resource(pods).Namespace(s.ns).Patch(context.Background(), "hook", types.MergePatchType,
+		[]byte(`{"status":{"phase":"Succeeded"}}`), metav1.PatchOptions{}, "status")
+	assert.NoError(t, err)
+}
+
+// keepEndingHook lets the hook succeed whenever it runs, until the test ends. A retry runs it again, and deletes it before, for
+// which it waits; the garbage collector does not run here.
+func (s *subject) keepEndingHook(t *testing.T) {
+	t.Helper()
+	s.keep(t, func() {
+		hooks := s.lab.Dynamic().Resource(pods).Namespace(s.ns)
+		pod, err := hooks.Get(context.Background(), "hook", metav1.GetOptions{})
+		switch {
+		case err != nil:
+		case pod.GetDeletionTimestamp() == nil:
+			s.endHook(t)
+		default:
+			_, err := hooks.Patch(context.Background(), "hook", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+			assert.True(t, err == nil || apierrors.IsNotFound(err), "%v", err)
+		}
+	})
+}
+
+// wave is a ConfigMap that is applied in a wave. The controller pauses for two seconds between waves, within one pass.
+func wave(name, value, number string) string {
+	return strings.Replace(lab.ConfigMap(name, "key", value), "metadata:\n",
+		"metadata:\n  annotations: {argocd.argoproj.io/sync-wave: \""+number+"\"}\n", 1)
+}
+
+// pushWaves commits a value for three waves.
+func (s *subject) pushWaves(t testing.TB, value string) string {
+	t.Helper()
+	return s.repo.Commit(t, lab.Files{
+		"cm.yaml": wave("cm", value, "0"), "second.yaml": wave("second", value, "1"), "third.yaml": wave("third", value, "2"),
+	})
+}
+
+// waitForFirstWave waits until the first wave of a value is applied; the pass then pauses for two seconds.
+func (s *subject) waitForFirstWave(t testing.TB, value string) {
+	t.Helper()
+	s.lab.WaitFor(t, lab.ConfigMaps, s.ns, "cm", func(u *unstructured.Unstructured) bool {
+		return u != nil && at(u.Object, "data", "key") == value
+	})
+}
+
+// only selects one object.
+func only(name string) metav1.ListOptions {
+	return metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()}
+}
