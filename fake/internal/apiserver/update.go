@@ -178,6 +178,7 @@ func prepareChange(r *Request, v *version, object, old *unstructured.Unstructure
 	if err := matchNamespace(v.namespaceOf(r), object); err != nil {
 		return err
 	}
+	is := groupKind(object)
 	object.SetGeneration(old.GetGeneration())
 	if old.GetGeneration() == 0 {
 		unstructured.RemoveNestedField(object.Object, "metadata", "generation")
@@ -196,7 +197,7 @@ func prepareChange(r *Request, v *version, object, old *unstructured.Unstructure
 	errs = append(errs, apivalidation.ValidateObjectMetaAccessorUpdate(object, old, root)...)
 	errs = append(errs, check(v, object.Object, old.Object)...)
 	if len(errs) > 0 {
-		return apierrors.NewInvalid(groupKind(object), object.GetName(), errs)
+		return apierrors.NewInvalid(is, object.GetName(), errs)
 	}
 	if r.Subresource == "" {
 		r.warn(v.kind.rules.warnings(object.Object, old.Object)...)
