@@ -6,7 +6,10 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gitops-applier/gitops-applier/applier"
 	"github.com/gitops-applier/gitops-applier/examples/lab/lab"
@@ -25,6 +28,27 @@ type stage struct {
 }
 
 func nothing(*testing.T, *subject) {}
+
+// deployment is one that becomes available once somebody says so: no controller of the lab's does.
+const deployment = `apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      containers: [{name: web, image: web}]
+`
+
+// heal makes the deployment available.
+func (s *subject) heal(t testing.TB) {
+	t.Helper()
+	deployments := s.lab.Dynamic().Resource(schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}).Namespace(s.ns)
+	_, err := deployments.Patch(context.Background(), "web", types.MergePatchType,
+		[]byte(`{"status":{"observedGeneration":1,"replicas":1,"updatedReplicas":1,"readyReplicas":1,"availableReplicas":1}}`), metav1.PatchOptions{}, "status")
+	assert.NoError(t, err)
+}
 
 var stages = []stage{
 	{
@@ -48,9 +72,15 @@ var stages = []stage{
 		reach: func(t *testing.T, s *subject, value string) { s.waitForFirstWave(t, value) }, after: nothing,
 	},
 	{
-		name: "while a hook runs", push: (*subject).pushHooked, before: nothing,
-		reach: func(t *testing.T, s *subject, _ string) { s.waitForHook(t) },
-		after: func(t *testing.T, s *subject) { s.keepEndingHook(t) },
+		name: "while it waits for the health of a wave",
+		push: func(s *subject, t testing.TB, value string) string {
+			return s.repo.Commit(t, lab.Files{"web.yaml": deployment, "cm.yaml": wave("cm", value, "1")})
+		},
+		before: nothing,
+		reach: func(t *testing.T, s *subject, _ string) {
+			s.wait(t, saying("waiting for healthy state of apps/Deployment/web"))
+		},
+		after: func(t *testing.T, s *subject) { s.heal(t) },
 	},
 	{
 		name: "while it waits for a retry",

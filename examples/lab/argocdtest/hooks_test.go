@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
@@ -50,24 +49,6 @@ func (s *subject) endHook(t testing.TB) {
 	_, err := s.lab.Dynamic().Resource(pods).Namespace(s.ns).Patch(context.Background(), "hook", types.MergePatchType,
 		[]byte(`{"status":{"phase":"Succeeded"}}`), metav1.PatchOptions{}, "status")
 	assert.NoError(t, err)
-}
-
-// keepEndingHook lets the hook succeed whenever it runs, until the test ends. A retry runs it again, and deletes it before, for
-// which it waits; the garbage collector does not run here.
-func (s *subject) keepEndingHook(t *testing.T) {
-	t.Helper()
-	s.keep(t, func() {
-		hooks := s.lab.Dynamic().Resource(pods).Namespace(s.ns)
-		pod, err := hooks.Get(context.Background(), "hook", metav1.GetOptions{})
-		switch {
-		case err != nil:
-		case pod.GetDeletionTimestamp() == nil:
-			s.endHook(t)
-		default:
-			_, err := hooks.Patch(context.Background(), "hook", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
-			assert.True(t, err == nil || apierrors.IsNotFound(err), "%v", err)
-		}
-	})
 }
 
 // wave is a ConfigMap that is applied in a wave. The controller pauses for two seconds between waves, within one pass.
