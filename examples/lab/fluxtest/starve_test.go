@@ -75,6 +75,9 @@ func (a *attempt) requireForced(t *testing.T) {
 		assert.Equal(t, string(a.before.GetUID()), body.Metadata.UID)
 		guarded = append(guarded, body.Metadata.ResourceVersion != "")
 		tokens[body.Metadata.Annotations[fluxmeta.ReconcileRequestAnnotation]] = true
+		if len(guarded) == 6 {
+			break // what follows is guarded, and tried over a state from before that the watch shows late
+		}
 	}
 	assert.Equal(t, []bool{true, true, true, true, true, false}, guarded)
 	assert.Len(t, tokens, 1, "each try is the same suspend")
@@ -87,9 +90,11 @@ func TestAStatusWriterThatNeverRestsDoesNotStarveTheSuspend(t *testing.T) {
 	var writer sync.WaitGroup
 	defer writer.Wait()
 	defer stop()
-	a.faults.On(resuming, 1, lab.After(func() {
+	// Not before the run has ended: a controller that can never write its conditions leaves Ready Unknown.
+	a.faults.On(suspending, 1, lab.Before(func() {
+		assert.NoError(t, a.writeStatus(ctx, 0))
 		writer.Go(func() {
-			for n := 0; ctx.Err() == nil; n++ {
+			for n := 1; ctx.Err() == nil; n++ {
 				if err := a.writeStatus(ctx, n); ctx.Err() == nil {
 					assert.NoError(t, err)
 				}
@@ -99,7 +104,7 @@ func TestAStatusWriterThatNeverRestsDoesNotStarveTheSuspend(t *testing.T) {
 
 	a.requireSucceeded(t, a.run(t))
 
-	assert.LessOrEqual(t, a.faults.Count(suspending), 6)
+	a.requireHeld(t)
 }
 
 func TestARequestGivesUpOnAKustomizationThatChangesBeforeEachTry(t *testing.T) {
