@@ -15,10 +15,10 @@ func measure(ctx context.Context, out io.Writer, flags *flag.FlagSet, args []str
 	if err := parse(flags, args); err != nil {
 		return err
 	}
-	l, err := lab.Up(ctx, lab.Options{})
+	l, err := lab.Up(ctx, lab.Options{Parts: lab.All})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, l.Stop()) }()
-	return bench.Flux(ctx, l, out, *rounds)
+	return bench.Run(ctx, l, out, *rounds)
 }

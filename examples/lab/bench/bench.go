@@ -14,6 +14,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/gitops-applier/gitops-applier/applier"
 	"github.com/gitops-applier/gitops-applier/examples/lab/lab"
 )
 
@@ -37,27 +38,53 @@ type samples map[string]sample
 
 func (s samples) add(name string, figure float64) { s[name] = append(s[name], figure) }
 
-func (s samples) addSince(name string, begin time.Time) {
-	s.add(name, float64(time.Since(begin).Microseconds())/1000)
+func (s samples) addSince(name string, begin time.Time) { s.add(name, milliseconds(time.Since(begin))) }
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// figures are what was measured on one engine.
+type figures struct {
+	engine   string
+	rows     []row
+	measured samples
+	// counted are the rows whose requests were counted, and requests the counts by verb of the operation of each that made the most.
+	counted  []string
+	requests map[string]map[string]int
+	// most is the row whose requests are the engine's figure.
+	most string
 }
 
-// Flux measures rounds operations of each way to apply by Flux, and prints a table and one line for each figure:
-// BENCH name value unit.
-func Flux(ctx context.Context, l *lab.Lab, out io.Writer, rounds int) error {
-	subject, err := newFluxSubject(ctx, l)
+// subject is what the figures of one engine are measured on.
+type subject interface {
+	// round takes each figure once.
+	round(ctx context.Context, measured samples, round int) error
+	figures() figures
+}
+
+// Run measures rounds operations of each way to apply, by Flux and by Argo CD, and prints a table, and one line for each
+// figure: BENCH name value unit.
+func Run(ctx context.Context, l *lab.Lab, out io.Writer, rounds int) error {
+	flux, err := newFluxSubject(ctx, l)
 	if err != nil {
 		return err
 	}
-	for round := range rounds + 1 {
-		measured := samples{}
-		if round > 0 {
-			measured = subject.measured
-		}
-		if err := subject.round(ctx, measured, round); err != nil {
-			return fmt.Errorf("round %d: %w", round, err)
+	argoCD, err := newArgoCDSubject(ctx, l)
+	if err != nil {
+		return err
+	}
+	subjects := []subject{flux, argoCD}
+	for _, s := range subjects {
+		for round := range rounds + 1 {
+			measured := samples{} // of the first round, which only warms up
+			if round > 0 {
+				measured = s.figures().measured
+			}
+			if err := s.round(ctx, measured, round); err != nil {
+				return fmt.Errorf("%s, round %d: %w", s.figures().engine, round, err)
+			}
 		}
 	}
-	return printFlux(out, subject.measured, subject.requests, rounds)
+	return print(out, rounds, flux.figures(), argoCD.figures())
 }
 
 // row is one line of a table: what it measures, and beside what.
@@ -65,36 +92,49 @@ type row struct {
 	title, name, beside string
 }
 
-var fluxRows = []row{
-	{"the controller alone: resumed, applied, suspended, handled", "flux.controller", ""},
-	{"an operation, followed by watching", "flux.op", "flux.controller"},
-	{"an operation, polled every 2 s", "flux.op.poll", "flux.controller"},
-	{"the controllers alone, with the fetch of a new commit", "flux.controller.fetch", ""},
-	{"an operation with the fetch of a new commit", "flux.op.fetch", "flux.controller.fetch"},
-	{"from the last status write to the report", "flux.lag", ""},
+// polled hides that a client can watch.
+type polled struct{ applier.Client }
+
+// count adds how many requests an operation made.
+func (f figures) count(measured samples, name string, transport *lab.Transport) {
+	counts := map[string]int{}
+	requests := transport.Requests()
+	for _, request := range requests {
+		counts[request.Verb]++
+	}
+	measured.add(name+".requests", float64(len(requests)))
+	if most := measured[name+".requests"].quantile(1); float64(len(requests)) == most {
+		f.requests[name] = counts
+	}
 }
 
-func printFlux(out io.Writer, measured samples, requests map[string]map[string]int, rounds int) error {
+func print(out io.Writer, rounds int, engines ...figures) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(table, "Flux, %d rounds\tmedian ms\tp99 ms\tratio of medians\n", rounds)
-	for _, r := range fluxRows {
-		ratio := ""
-		if r.beside != "" {
-			ratio = fmt.Sprintf("%.2f × %s", measured[r.name].median()/measured[r.beside].median(), r.beside)
+	for _, f := range engines {
+		fmt.Fprintf(table, "%s, %d rounds\tmedian ms\tp99 ms\tratio of medians\n", f.engine, rounds)
+		for _, r := range f.rows {
+			ratio := ""
+			if r.beside != "" {
+				ratio = fmt.Sprintf("%.2f × %s", f.measured[r.name].median()/f.measured[r.beside].median(), r.beside)
+			}
+			fmt.Fprintf(table, "%s (%s)\t%.1f\t%.1f\t%s\n", r.title, r.name, f.measured[r.name].median(), f.measured[r.name].quantile(0.99), ratio)
 		}
-		fmt.Fprintf(table, "%s (%s)\t%.1f\t%.1f\t%s\n", r.title, r.name, measured[r.name].median(), measured[r.name].quantile(0.99), ratio)
-	}
-	for _, name := range []string{"flux.op", "flux.op.fetch", "flux.op.poll"} {
-		fmt.Fprintf(table, "most requests of %s: %.0f\t%s\n", name, measured[name+".requests"].quantile(1), byVerb(requests[name]))
+		for _, name := range f.counted {
+			fmt.Fprintf(table, "most requests of %s: %.0f\t%s\n", name, f.measured[name+".requests"].quantile(1), byVerb(f.requests[name]))
+		}
+		fmt.Fprintln(table)
 	}
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	for _, r := range fluxRows {
-		fmt.Fprintf(out, "BENCH %s %.1f ms\n", r.name, measured[r.name].median())
+	for _, f := range engines {
+		for _, r := range f.rows {
+			fmt.Fprintf(out, "BENCH %s %.1f ms\n", r.name, f.measured[r.name].median())
+		}
+		prefix, _, _ := strings.Cut(f.most, ".")
+		fmt.Fprintf(out, "BENCH %s.lag.p99 %.1f ms\n", prefix, f.measured[prefix+".lag"].quantile(0.99))
+		fmt.Fprintf(out, "BENCH %s.requests %.0f requests\n", prefix, f.measured[f.most+".requests"].quantile(1))
 	}
-	fmt.Fprintf(out, "BENCH flux.lag.p99 %.1f ms\n", measured["flux.lag"].quantile(0.99))
-	fmt.Fprintf(out, "BENCH flux.requests %.0f requests\n", measured["flux.op.fetch.requests"].quantile(1))
 	return nil
 }
 

@@ -21,15 +21,24 @@ import (
 
 const fieldManager = "bench"
 
-// fluxSubject is the Kustomization that everything is measured on.
-type fluxSubject struct {
-	lab      *lab.Lab
-	repo     *lab.Repository
-	ref      types.NamespacedName
-	measured samples
-	// requests are the counts by verb of the operation of a name that made the most.
-	requests map[string]map[string]int
+var fluxRows = []row{
+	{"the controller alone: resumed, applied, suspended, handled", "flux.controller", ""},
+	{"an operation, followed by watching", "flux.op", "flux.controller"},
+	{"an operation, polled every 2 s", "flux.op.poll", "flux.controller"},
+	{"the controllers alone, with the fetch of a new commit", "flux.controller.fetch", ""},
+	{"an operation with the fetch of a new commit", "flux.op.fetch", "flux.controller.fetch"},
+	{"from the last status write to the report", "flux.lag", ""},
 }
+
+// fluxSubject is the Kustomization that Flux is measured on.
+type fluxSubject struct {
+	lab   *lab.Lab
+	repo  *lab.Repository
+	ref   types.NamespacedName
+	taken figures
+}
+
+func (s *fluxSubject) figures() figures { return s.taken }
 
 func newFluxSubject(ctx context.Context, l *lab.Lab) (*fluxSubject, error) {
 	repo, err := l.NewRepository(ctx, "bench")
@@ -38,7 +47,10 @@ func newFluxSubject(ctx context.Context, l *lab.Lab) (*fluxSubject, error) {
 	}
 	s := &fluxSubject{
 		lab: l, repo: repo, ref: types.NamespacedName{Namespace: "bench", Name: "bench"},
-		measured: samples{}, requests: map[string]map[string]int{},
+		taken: figures{
+			engine: "Flux", rows: fluxRows, measured: samples{},
+			counted: []string{"flux.op", "flux.op.fetch", "flux.op.poll"}, requests: map[string]map[string]int{}, most: "flux.op.fetch",
+		},
 	}
 	if _, err := s.push(ctx, "first"); err != nil {
 		return nil, err
@@ -133,9 +145,6 @@ func (s *fluxSubject) operationPolled(ctx context.Context, measured samples, com
 	return s.apply(ctx, measured, "flux.op.poll", commit, func(client applier.Client) applier.Client { return polled{client} })
 }
 
-// polled hides that a client can watch.
-type polled struct{ applier.Client }
-
 // apply measures one operation from the request to its end, counts its requests, and measures how long after the last status
 // write, as a watch beside it shows it, the end is reported.
 func (s *fluxSubject) apply(ctx context.Context, measured samples, name, commit string, as func(applier.Client) applier.Client) error {
@@ -172,27 +181,13 @@ func (s *fluxSubject) apply(ctx context.Context, measured samples, name, commit 
 		return fmt.Errorf("applied %s instead of %s", end.AppliedRevision, gitref.Short(commit))
 	}
 	measured.add(name, milliseconds(reported.Sub(begin)))
-	s.count(measured, name, transport)
+	s.taken.count(measured, name, transport)
 	written := <-lastWrites(end.SuspendToken)
 	stop()
 	if name != "flux.op.poll" {
 		measured.add("flux.lag", max(0, milliseconds(reported.Sub(written))))
 	}
 	return nil
-}
-
-func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
-
-func (s *fluxSubject) count(measured samples, name string, transport *lab.Transport) {
-	counts := map[string]int{}
-	requests := transport.Requests()
-	for _, request := range requests {
-		counts[request.Verb]++
-	}
-	measured.add(name+".requests", float64(len(requests)))
-	if most := measured[name+".requests"].quantile(1); float64(len(requests)) == most {
-		s.requests[name] = counts
-	}
 }
 
 // lastWrites watches the Kustomization and returns a function that tells when a token was first seen handled.
