@@ -17,6 +17,8 @@ type sample struct {
 	jsonPatch []string
 }
 
+func (s sample) String() string { return s.kind + "." + s.resource.Version }
+
 // A fragment changes one thing of an object or of a patch.
 type fragment func(object map[string]any)
 

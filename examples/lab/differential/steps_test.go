@@ -145,7 +145,7 @@ func (g *generator) create() step {
 		meta("1", "resourceVersion")(body)
 	}
 	options := metav1.CreateOptions{FieldManager: pick(g.Rand, managers), DryRun: g.dryRun(), FieldValidation: g.validation()}
-	text := fmt.Sprintf("create %s %s %+v", s.kind, compact(body), createText(options))
+	text := fmt.Sprintf("create %s %s %+v", s, compact(body), createText(options))
 	return step{text, func(w *world) {
 		body := runtime.DeepCopyJSON(body)
 		if s.kind == "Event" {
@@ -210,7 +210,7 @@ func (g *generator) update() step {
 	uid := g.uid()
 	withUID := g.chance(15)
 	options := metav1.UpdateOptions{FieldManager: pick(g.Rand, managers), DryRun: g.dryRun(), FieldValidation: g.validation()}
-	text := fmt.Sprintf("update %s %s status=%v %s by=%q dry=%v validation=%q", s.kind, name, subresource,
+	text := fmt.Sprintf("update %s %s status=%v %s by=%q dry=%v validation=%q", s, name, subresource,
 		compact(change(m{}, changes)), options.FieldManager, len(options.DryRun) > 0, options.FieldValidation)
 	return step{text, func(w *world) {
 		object := &unstructured.Unstructured{Object: change(s.base, nil)}
@@ -263,7 +263,7 @@ func (g *generator) apply() step {
 	if force {
 		options.Force = &force
 	}
-	text := fmt.Sprintf("apply %s %s status=%v %s by=%q force=%v dry=%v validation=%q rv=%v uid=%v", s.kind, name, subresource, compact(body),
+	text := fmt.Sprintf("apply %s %s status=%v %s by=%q force=%v dry=%v validation=%q rv=%v uid=%v", s, name, subresource, compact(body),
 		options.FieldManager, force, len(options.DryRun) > 0, options.FieldValidation, withRevision, withUID)
 	return step{text, func(w *world) {
 		body := change(body, nil)
@@ -303,7 +303,7 @@ func (g *generator) mergeOf(verb string, kind types.PatchType) step {
 	}
 	revision, withRevision := g.revision(), g.chance(15)
 	options := metav1.PatchOptions{FieldManager: pick(g.Rand, managers), DryRun: g.dryRun(), FieldValidation: g.validation()}
-	text := fmt.Sprintf("%s %s %s status=%v %s by=%q dry=%v validation=%q rv=%v", verb, s.kind, name, subresource, compact(body),
+	text := fmt.Sprintf("%s %s %s status=%v %s by=%q dry=%v validation=%q rv=%v", verb, s, name, subresource, compact(body),
 		options.FieldManager, len(options.DryRun) > 0, options.FieldValidation, withRevision)
 	return step{text, func(w *world) {
 		body := change(body, nil)
@@ -326,7 +326,7 @@ func (g *generator) json() step {
 	}
 	body += "]"
 	options := metav1.PatchOptions{FieldManager: pick(g.Rand, managers), DryRun: g.dryRun(), FieldValidation: g.validation()}
-	text := fmt.Sprintf("json %s %s status=%v %s by=%q dry=%v validation=%q", s.kind, name, subresource, body,
+	text := fmt.Sprintf("json %s %s status=%v %s by=%q dry=%v validation=%q", s, name, subresource, body,
 		options.FieldManager, len(options.DryRun) > 0, options.FieldValidation)
 	return step{text, func(w *world) {
 		w.patch(text, s, name, types.JSONPatchType, []byte(body), options, subresource)
@@ -339,7 +339,7 @@ func (g *generator) writeStatus() step {
 	changes := g.fragments(s.statuses, 3)
 	merge := g.chance(50)
 	manager := pick(g.Rand, managers)
-	text := fmt.Sprintf("status %s %s %s merge=%v by=%q", s.kind, name, compact(change(m{}, changes)), merge, manager)
+	text := fmt.Sprintf("status %s %s %s merge=%v by=%q", s, name, compact(change(m{}, changes)), merge, manager)
 	if !s.status {
 		return g.get()
 	}
@@ -372,7 +372,7 @@ func (g *generator) delete() step {
 		})
 		options.PropagationPolicy = &policy
 	}
-	text := fmt.Sprintf("delete %s %s uid=%v rv=%v policy=%v dry=%v", s.kind, name, withUID, withRevision, compact(options.PropagationPolicy), len(options.DryRun) > 0)
+	text := fmt.Sprintf("delete %s %s uid=%v rv=%v policy=%v dry=%v", s, name, withUID, withRevision, compact(options.PropagationPolicy), len(options.DryRun) > 0)
 	return step{text, func(w *world) {
 		options := options
 		if withUID || withRevision {
@@ -402,7 +402,7 @@ func (g *generator) get() step {
 	if g.chance(3) {
 		subresources = []string{"nothing"}
 	}
-	text := fmt.Sprintf("get %s %s %v", s.kind, name, subresources)
+	text := fmt.Sprintf("get %s %s %v", s, name, subresources)
 	return step{text, func(w *world) {
 		object, err := w.of(s.resource).Get(w.ctx, name, metav1.GetOptions{}, subresources...)
 		w.answer(text, object, err)
@@ -419,7 +419,7 @@ func (g *generator) list() step {
 		FieldSelector: pick(g.Rand, []string{"", "", "", "metadata.name=a", "metadata.name!=a", "spec.path=./x", "metadata.namespace=elsewhere"}),
 		Limit:         pick(g.Rand, []int64{0, 0, 1}),
 	}
-	text := fmt.Sprintf("list %s labels=%q fields=%q limit=%d", s.kind, options.LabelSelector, options.FieldSelector, options.Limit)
+	text := fmt.Sprintf("list %s labels=%q fields=%q limit=%d", s, options.LabelSelector, options.FieldSelector, options.Limit)
 	return step{text, func(w *world) {
 		options := options
 		for page := 1; ; page++ {
@@ -443,7 +443,7 @@ func (g *generator) list() step {
 func (g *generator) deleteAll() step {
 	s := g.sample
 	selector := pick(g.Rand, []string{"", "l1=x", "l1=x"})
-	text := fmt.Sprintf("deletecollection %s labels=%q", s.kind, selector)
+	text := fmt.Sprintf("deletecollection %s labels=%q", s, selector)
 	return step{text, func(w *world) {
 		err := w.of(s.resource).DeleteCollection(w.ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: selector})
 		w.answer(text, nil, err)

@@ -51,7 +51,10 @@ func (s *Server) deleteOne(r *Request, v *version, key, name string, options *me
 		return nil, err
 	}
 	dryRun := len(options.DryRun) > 0
-	object := existing.meta().DeepCopy()
+	object, err := existing.as(v)
+	if err != nil {
+		return nil, err
+	}
 	if r, builtin := v.kind.rules.(*builtinRules); !builtin || !r.uncollected {
 		object.SetFinalizers(collectorFinalizers(object.GetFinalizers(), options))
 	}
