@@ -170,6 +170,7 @@ func (a *attempt) requireRight(t *testing.T, r result, laid ...hand) {
 	if a.flow.live {
 		assert.NotContains(t, managersOf(t, u, "f:spec", "f:suspend"), manager)
 	} else {
+		a.awaitHandled(t) // a stamp that came after our suspend was handled
 		a.requireHeld(t)
 	}
 	if a.appliedBefore(r.end) {
