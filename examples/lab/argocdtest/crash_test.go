@@ -40,27 +40,22 @@ func TestAnotherProcessTakesOverWhereverOneDies(t *testing.T) {
 			points := sweep(t, s, func(t *testing.T, a *attempt, n int) {
 				ctx, cancel := context.WithCancelCause(t.Context())
 				defer cancel(nil)
-				a.faults.On(lab.Any, n, d.on(a, func() { cancel(errDied) }))
+				made := false
+				a.faults.On(lab.Any, n, d.on(a, func() {
+					u := a.get(t)
+					made = a.ask.Token == tokenOf(u.Object["operation"]) || a.ask.Token == tokenOf(recordOf(u)["operation"])
+					cancel(errDied)
+				}))
 				r := a.runWith(ctx)
 				if ctx.Err() == nil {
 					a.requireSucceeded(t, r) // it needed fewer requests than the one that was counted
 					return
 				}
-				a.requireTakenOver(t, a.faults.Count(toApplications) > 1 || a.faults.Count(toApplications) == 1 && (d.processed || n > updateOf(a)))
+				a.requireTakenOver(t, made)
 			})
 			t.Logf("%d points tried", points)
 		})
 	}
-}
-
-// updateOf is which of the requests is the update, counted from one.
-func updateOf(a *attempt) int {
-	for i, request := range a.faults.Requests() {
-		if toApplications(request) {
-			return i + 1
-		}
-	}
-	return len(a.faults.Requests()) + 1
 }
 
 // requireTakenOver lets another process follow what is recorded, to the right end.

@@ -188,7 +188,9 @@ func TestAnUpdateThatHangsUntilTheContextEndsIsUnconfirmed(t *testing.T) {
 	// It may still be on its way, until the Application is seen at another version.
 	p, err := s.client.Progress(t.Context(), s.ref, &started)
 	require.NoError(t, err)
-	assert.Equal(t, applier.StateRequested, p.State)
+	if p.State != applier.StateFailed { // the controller may have written meanwhile
+		assert.Equal(t, applier.StateRequested, p.State)
+	}
 	s.touch(t)
 	end := s.follow(t, started)
 	assert.Equal(t, applier.ReasonNotRun, end.Reason, "%+v", end)
