@@ -23,7 +23,7 @@ func (c *Client) Validate(ctx context.Context, ref types.NamespacedName) applier
 	if !verdict.OK {
 		return verdict
 	}
-	if denied := c.mayPatch(ctx, v); !denied.OK {
+	if denied := c.mayWrite(ctx, v); !denied.OK {
 		denied.Source = verdict.Source
 		return denied
 	}
@@ -71,7 +71,7 @@ func (c *Client) lookAtSource(ctx context.Context, ks kustomization) (view, appl
 	}
 	repository, err := c.gitRepository(ctx, ks.source)
 	if err != nil {
-		return view{ks: ks}, c.unreadable(gitRepositoryKind, ks.source, err, applier.ReasonUnsupportedSource)
+		return view{ks: ks}, about(named, c.unreadable(gitRepositoryKind, ks.source, err, applier.ReasonUnsupportedSource))
 	}
 	source := &applier.Source{GitRepository: ks.source, URL: gitref.Redact(repository.url)}
 	branch, err := repository.ref.followed()
@@ -115,28 +115,32 @@ func (c *Client) suspendIsFree(ks kustomization) applier.Verdict {
 		c.named("Kustomization", ks.name), manager, manager)
 }
 
-// mayPatch judges whether this identity may write what a request writes.
-func (c *Client) mayPatch(ctx context.Context, v view) applier.Verdict {
-	for _, write := range []struct {
-		kind kind
-		ref  types.NamespacedName
-	}{{kustomizationKind, v.ks.name}, {gitRepositoryKind, v.ks.source}} {
-		allowed, err := c.options.Access(ctx, authorizationv1.ResourceAttributes{
-			Verb:      "patch",
-			Group:     write.kind.resource.Group,
-			Version:   write.kind.resource.Version,
-			Resource:  write.kind.resource.Resource,
-			Namespace: write.ref.Namespace,
-			Name:      write.ref.Name,
-		})
-		named := c.named(write.kind.name, write.ref)
-		switch {
-		case err != nil:
-			return unchecked(fmt.Errorf("cannot tell whether this identity may patch %s: %w", named, err))
-		case !allowed:
-			return refuse(applier.ReasonForbidden, "this identity may not patch %s: grant it the verb patch on %s",
-				named, write.kind.resource.GroupResource())
-		}
+// mayWrite judges whether this identity may write what a request writes.
+func (c *Client) mayWrite(ctx context.Context, v view) applier.Verdict {
+	if verdict := c.mayPatch(ctx, kustomizationKind, v.ks.name); !verdict.OK {
+		return verdict
+	}
+	if verdict := c.mayPatch(ctx, gitRepositoryKind, v.ks.source); !verdict.OK {
+		return about(c.named("Kustomization", v.ks.name), verdict)
+	}
+	return applier.Verdict{OK: true}
+}
+
+func (c *Client) mayPatch(ctx context.Context, k kind, ref types.NamespacedName) applier.Verdict {
+	allowed, err := c.options.Access(ctx, authorizationv1.ResourceAttributes{
+		Verb:      "patch",
+		Group:     k.resource.Group,
+		Version:   k.resource.Version,
+		Resource:  k.resource.Resource,
+		Namespace: ref.Namespace,
+		Name:      ref.Name,
+	})
+	named := c.named(k.name, ref)
+	switch {
+	case err != nil:
+		return unchecked(fmt.Errorf("cannot tell whether this identity may patch %s: %w", named, err))
+	case !allowed:
+		return refuse(applier.ReasonForbidden, "this identity may not patch %s: grant it the verb patch on %s", named, k.resource.GroupResource())
 	}
 	return applier.Verdict{OK: true}
 }
@@ -155,6 +159,15 @@ func (c *Client) unreadable(k kind, ref types.NamespacedName, err error, absent 
 	default:
 		return unchecked(fmt.Errorf("cannot read %s: %w", named, err))
 	}
+}
+
+// about makes a verdict on a source name the Kustomization that applies from it.
+func about(named string, verdict applier.Verdict) applier.Verdict {
+	verdict.Message = named + ": " + verdict.Message
+	if verdict.Err != nil {
+		verdict.Err = fmt.Errorf("%s: %w", named, verdict.Err)
+	}
+	return verdict
 }
 
 func refuse(reason, format string, args ...any) applier.Verdict {

@@ -81,7 +81,7 @@ func TestPrefetchRefusesWhatItCannotFetch(t *testing.T) {
 				require.NoError(t, s.lab.Dynamic().Resource(lab.GitRepositories).Namespace(s.ns).Delete(t.Context(), "app", metav1.DeleteOptions{}))
 				s.lab.WaitFor(t, lab.GitRepositories, s.ns, "app", lab.Gone)
 			},
-			reason: applier.ReasonUnsupportedSource, message: "GitRepository {ref} in cluster lab does not exist",
+			reason: applier.ReasonUnsupportedSource, message: "Kustomization {ref} in cluster lab: GitRepository {ref} in cluster lab does not exist",
 		},
 		"a commit that is none": {
 			given:   func(*testing.T, *subject) {},

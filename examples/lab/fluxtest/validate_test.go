@@ -90,7 +90,7 @@ func TestValidateSaysWhyAKustomizationCannotBeAsked(t *testing.T) {
 		"its GitRepository does not exist": {
 			given:   func(t *testing.T, s *subject) { s.as(t, "kubectl", `{"spec":{"sourceRef":{"name":"missing"}}}`) },
 			reason:  applier.ReasonUnsupportedSource,
-			message: "GitRepository {ns}/missing in cluster lab does not exist",
+			message: "Kustomization {ref} in cluster lab: GitRepository {ns}/missing in cluster lab does not exist",
 		},
 		"its GitRepository is pinned to a commit": {
 			given: source("commit", strings.Repeat("a", 40)), reason: applier.ReasonUnsupportedSource, revision: "-",
@@ -172,7 +172,7 @@ func TestValidateNamesTheRightThatAnIdentityLacks(t *testing.T) {
 		"get of GitRepositories": {
 			rules:  []rbacv1.PolicyRule{may(lab.Kustomizations, "get", "patch"), may(lab.GitRepositories, "patch")},
 			reason: applier.ReasonForbidden,
-			prefix: "this identity may not read GitRepository {ref} in cluster lab: grant it the verb get on gitrepositories.source.toolkit.fluxcd.io: ",
+			prefix: "Kustomization {ref} in cluster lab: this identity may not read GitRepository {ref} in cluster lab: grant it the verb get on gitrepositories.source.toolkit.fluxcd.io: ",
 		},
 		"patch of Kustomizations": {
 			rules:  []rbacv1.PolicyRule{may(lab.Kustomizations, "get", "update"), may(lab.GitRepositories, "get", "patch")},
@@ -182,7 +182,7 @@ func TestValidateNamesTheRightThatAnIdentityLacks(t *testing.T) {
 		"patch of GitRepositories": {
 			rules:  []rbacv1.PolicyRule{may(lab.Kustomizations, "get", "patch"), may(lab.GitRepositories, "get")},
 			reason: applier.ReasonForbidden,
-			prefix: "this identity may not patch GitRepository {ref} in cluster lab: grant it the verb patch on gitrepositories.source.toolkit.fluxcd.io",
+			prefix: "Kustomization {ref} in cluster lab: this identity may not patch GitRepository {ref} in cluster lab: grant it the verb patch on gitrepositories.source.toolkit.fluxcd.io",
 		},
 		"patch of this Kustomization": {
 			rules:  []rbacv1.PolicyRule{may(lab.Kustomizations, "get"), named(may(lab.Kustomizations, "patch"), "other"), may(lab.GitRepositories, "get", "patch")},
@@ -279,7 +279,7 @@ func TestACheckThatGetsNoAnswerSaysNothingOfTheKustomization(t *testing.T) {
 		prefix  string
 	}{
 		"the read of the Kustomization": {request: lab.To("get", "kustomizations"), prefix: "cannot read Kustomization {ref} in cluster lab: "},
-		"the read of the GitRepository": {request: lab.To("get", "gitrepositories"), prefix: "cannot read GitRepository {ref} in cluster lab: "},
+		"the read of the GitRepository": {request: lab.To("get", "gitrepositories"), prefix: "Kustomization {ref} in cluster lab: cannot read GitRepository {ref} in cluster lab: "},
 		"the access review": {
 			request: lab.To("create", "selfsubjectaccessreviews"),
 			prefix:  "cannot tell whether this identity may patch Kustomization {ref} in cluster lab: ",
