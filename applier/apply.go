@@ -16,8 +16,8 @@ const settleTimeout = 10 * time.Second
 // is applied. It makes ask.Token where that is empty, and reports each Progress to report, which may be nil and is called
 // on Apply's own goroutine.
 //
-// A nil error means that ask.Commit is applied, or that there was nothing to do (reason Current). The errors are those of
-// [Client.Request], an [OperationError] that is ErrFailed or ErrAppliedOther, and, once ctx ended, its
+// A nil error means that ask.Commit is applied, by this request or before it (reason Current). An ask without a commit is
+// refused. The errors are those of [Client.Request], an [OperationError] that is ErrFailed or ErrAppliedOther, and, once ctx ended, its
 // cause. With the latter, Apply has gone on for up to ten seconds to suspend a Flux Kustomization that it resumed; the
 // Progress tells how far it came, and an operation that did not end is named in the error. A host that must not lose it
 // then sets ask.Record and follows the recorded operation itself.
@@ -29,6 +29,9 @@ func Apply(ctx context.Context, client Client, ref types.NamespacedName, ask Ask
 func (f Follower) Apply(ctx context.Context, client Client, ref types.NamespacedName, ask Ask, report func(Progress)) (Progress, error) {
 	if ask.Token == "" {
 		ask.Token = NewToken()
+	}
+	if ask.Commit == "" {
+		return Progress{}, Permanent(fmt.Errorf("%s: the ask names no commit: set Ask.Commit", ref))
 	}
 	s, err := client.Request(ctx, ref, ask)
 	if err != nil {

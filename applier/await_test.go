@@ -52,7 +52,7 @@ func TestAnObjectThatMayNotBeWatchedIsAwaitedByReadingIt(t *testing.T) {
 
 		require.NoError(t, applier.AwaitObject(t.Context(), r, "app", 3*time.Second, until("2", &seen)))
 
-		assert.Equal(t, []string{"1", "1", "1", "2"}, seen)
+		assert.Equal(t, []string{"1", "1", "1", "1", "2"}, seen)
 		assert.Equal(t, 12*time.Second, time.Since(r.start))
 	})
 }
@@ -73,8 +73,12 @@ func TestAwaitingEndsWithWhatWentWrong(t *testing.T) {
 		},
 		"the object is not there":                         {resource: func() *resource { return &resource{} }, is: applier.ErrObjectGone},
 		"the object is not there, and may not be watched": {resource: func() *resource { return &resource{refuse: forbidden} }, is: applier.ErrObjectGone},
-		"a read fails":                                    {resource: func() *resource { return &resource{refuse: forbidden, unread: errLost} }, is: errLost},
+		"it may not be read":                              {resource: func() *resource { return &resource{refuse: forbidden, unread: forbidden} }, is: forbidden},
 		"the judgement fails":                             {resource: func() *resource { return &resource{object: version(1)} }, done: errLost, is: errLost},
+		"reads get no answer until its context ends": {
+			resource:  func() *resource { return &resource{refuse: forbidden, unread: errLost} },
+			meanwhile: func(_ *resource, cancel context.CancelCauseFunc) { cancel(cause) }, is: cause,
+		},
 		"its context ends": {
 			resource:  func() *resource { return &resource{object: version(1)} },
 			meanwhile: func(_ *resource, cancel context.CancelCauseFunc) { cancel(cause) }, is: cause,

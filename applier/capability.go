@@ -14,8 +14,10 @@ type Holder interface {
 	// Suspend holds the applier ref suspended with a new token, which it returns once the write is made. Once
 	// Suspension reports that it is handled, nothing that started before it is still running.
 	//
-	// A VerdictError with ReasonSuspendOwnedElsewhere or ReasonApplierNotFound is permanent. ErrUnconfirmed
-	// is a write that may have been made: call again.
+	// It cuts an operation in progress short: its run goes on to its end, and nothing runs after it.
+	//
+	// A VerdictError with ReasonSuspendOwnedElsewhere or ReasonApplierNotFound is permanent. ErrUnconfirmed is a write that
+	// may have been made, with the token that it carried: look at Suspension, or call again.
 	Suspend(ctx context.Context, ref types.NamespacedName) (token string, err error)
 
 	// Suspension reads how the applier ref stands. An applier that does not exist is a VerdictError with
@@ -24,7 +26,9 @@ type Holder interface {
 
 	// Release hands the applier ref back: it applies again when its own controller thinks fit. It returns
 	// the field manager that still keeps it suspended, or "" once it is resumed. An applier that is gone needs no
-	// release and is no error.
+	// release and is no error. ErrUnconfirmed is a write that may have been made: call again.
+	//
+	// Release no applier whose operation is still followed: at its end it is suspended again.
 	Release(ctx context.Context, ref types.NamespacedName) (keeper string, err error)
 }
 

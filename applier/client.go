@@ -31,17 +31,16 @@ type Client interface {
 	//
 	// Before it writes, it checks that the applier still applies ask.Want and asks
 	// ask.Current; it calls ask.Record once, before the first write that may start the apply,
-	// and checks and asks again after it. No other request comes between the last ask.Current and that write. An
-	// operation in progress is waited for as long as ask.Wait says; one that does not end is an error that may
-	// be retried. With a nil error, the caller follows the
+	// and checks and asks again after it. Nothing is sent between the last ask.Current and that write. An operation in
+	// progress is waited for as long as ask.Wait says; whatever else is waited for (a fetch), as long as ctx allows. With a nil error, the caller follows the
 	// operation by Progress, unless the outcome is OutcomeCurrent.
 	//
 	// An error means that nothing was started, now or later:
 	//   - IsPermanent: a configuration that no retry can mend. A [VerdictError] carries the
 	//     reason that Validate would give.
 	//   - ErrStale: the decision no longer holds. Decide again.
-	//   - ErrNotHeld: the applier is to be held before it is asked (Flux alone). It is permanent, unless an operation in
-	//     progress is what keeps it from being held.
+	//   - ErrBusy: an operation in progress did not end while the request waited.
+	//   - ErrNotHeld, ErrSuspended: the applier is to be held before it is asked, or not to be (Flux alone). Permanent.
 	//   - any other: what failed may be mended by itself. Decide again, then retry with a new token.
 	//
 	// Request returns soon after ctx ends.
@@ -56,8 +55,8 @@ type Client interface {
 	// into s what the next call or a record needs (SuspendToken). One s is not to be
 	// used by two calls at once.
 	//
-	// An error is a read or a write that failed. It says nothing about the operation, and the Progress beside it
-	// is empty. Call again. An applier that is gone is no error but an end.
+	// An error is a read or a write that failed: call again; or it is permanent, and s is none of this backend's. It says
+	// nothing about the operation, and the Progress beside it is empty. An applier that is gone is no error but an end.
 	Progress(ctx context.Context, ref types.NamespacedName, s *Started) (Progress, error)
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -15,8 +16,11 @@ import (
 var (
 	// ErrStale is a decision that no longer held when the request was about to write. Nothing was started.
 	ErrStale = errors.New("the decision to apply no longer holds")
-	// ErrNotHeld is a Flux Kustomization that is not held suspended under the client's field manager.
-	// Nothing was started.
+	// ErrBusy is an operation in progress on the applier that did not end while the request waited for it. Nothing was
+	// started, and the request may be made again.
+	ErrBusy = errors.New("an operation is in progress")
+	// ErrNotHeld is a Flux Kustomization that is not held suspended under the client's field manager. It is
+	// permanent: call Suspend. Nothing was started.
 	ErrNotHeld = errors.New("the applier is not held")
 	// ErrSuspended is a Flux Kustomization that is suspended, asked by a Live ask. Nothing was started.
 	ErrSuspended = errors.New("the applier is suspended")
@@ -81,9 +85,12 @@ func IsPermanent(err error) bool {
 //
 // An answer of 400 to 499 means that the write was not made. No answer at all (a lost connection, a
 // deadline), and an answer of 500 and above, leave it open: the server may have stored the object
-// before it failed. So does 408, which a proxy gives. client-go itself resends a write that was answered by 429, or 5xx, with
-// a Retry-After, so a 409 may be the echo of a write that was made: read the object again
-// before it is taken for a conflict.
+// before it failed. So does 408, which a proxy gives. Errors from before anything was sent, such as a refused connection or
+// a deadline in client-go's own rate limiter, count as no answer too: client-go resends a request by itself, and the
+// error of the last try does not tell what became of an earlier one.
+//
+// For the same reason an answer of 400 to 499 may be the echo of a write that was made, answered by 5xx, and sent again:
+// read the object again before you rely on it.
 func WriteError(err error) error {
 	if err == nil || errors.Is(err, ErrUnconfirmed) {
 		return err
@@ -126,12 +133,22 @@ func AbsenceOf(err error) Absence {
 	case meta.IsNoMatchError(err):
 		return AbsenceNotServed
 	case apierrors.IsNotFound(err):
-		if apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
-			return AbsenceNotServed
-		}
-		return AbsenceNotFound
+		return notFound(err)
 	case apierrors.IsForbidden(err):
 		return AbsenceForbidden
+	default:
+		return AbsenceUnknown
+	}
+}
+
+// notFound tells a missing object from a kind that is not served, and both from a 404 that no API server gave, such as a proxy's.
+func notFound(err error) Absence {
+	cause, unexpected := apierrors.StatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+	switch {
+	case !unexpected:
+		return AbsenceNotFound
+	case strings.TrimSpace(cause.Message) == "404 page not found":
+		return AbsenceNotServed
 	default:
 		return AbsenceUnknown
 	}

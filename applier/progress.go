@@ -7,7 +7,7 @@ import (
 // State is where an operation stands. The zero value is no state: a Progress with it says nothing.
 type State string
 
-// The states of an operation, in their order. An operation may skip any but the last.
+// The states of an operation. It may skip any but an end, and return to an earlier one until then.
 const (
 	// StateRequested is a request that the applier has not taken up, as far as it shows.
 	StateRequested State = "Requested"
@@ -31,20 +31,20 @@ const (
 	// ReasonAppliedOther is Succeeded at another revision than the commit asked for.
 	ReasonAppliedOther = "AppliedOther"
 	// ReasonAttemptedOther is Failed while the applier was at another revision than the commit asked
-	// for: the failure says nothing about the commit. Ask again.
+	// for.
 	ReasonAttemptedOther = "AttemptedOther"
 	// ReasonPathNotFound is Failed because the commit asked for does not have the applier's path.
 	ReasonPathNotFound = "PathNotFound"
 	// ReasonNotRun is Failed because the applier did nothing for this request: the write that
-	// should start it never took effect, or was undone before the applier saw it. Ask again.
+	// should start it never took effect, or was undone before the applier saw it.
 	ReasonNotRun = "NotRun"
-	// ReasonInterrupted is Failed because a run was cut off, and what it applied is unknown. Ask again.
+	// ReasonInterrupted is Failed because a run was cut off, and what it applied is unknown.
 	ReasonInterrupted = "Interrupted"
 	// ReasonSwallowed is Failed because an Argo CD operation that ended in the same moment took the
-	// request's place. Ask again.
+	// request's place.
 	ReasonSwallowed = "Swallowed"
-	// ReasonSuperseded is Failed because the record of an Argo CD operation was removed, or replaced by
-	// another's, before its end was read: what it applied is unknown.
+	// ReasonSuperseded is Failed because another operation followed before the end of this one was read, or its
+	// record was removed: what it applied is unknown.
 	ReasonSuperseded = "Superseded"
 	// ReasonGone is Failed because the applier no longer exists.
 	ReasonGone = "Gone"
@@ -52,9 +52,19 @@ const (
 	ReasonReplaced = "Replaced"
 	// ReasonDeleting is Failed because the applier is being deleted.
 	ReasonDeleting = "Deleting"
-	// ReasonHealthCheckCanceled is Failed because something newer cancelled the wait for health. Ask again.
+	// ReasonHealthCheckCanceled is Failed because something newer cancelled the wait for health.
 	ReasonHealthCheckCanceled = fluxmeta.HealthCheckCanceledReason
 )
+
+// AskAgain reports whether p is a failure that says nothing about the commit: the same request, made anew, may succeed. A
+// failure without it is the applier's verdict on the commit, or means that there is nothing left to ask.
+func (p Progress) AskAgain() bool {
+	switch p.Reason {
+	case ReasonAttemptedOther, ReasonNotRun, ReasonInterrupted, ReasonSwallowed, ReasonSuperseded, ReasonHealthCheckCanceled:
+		return p.State == StateFailed
+	}
+	return false
+}
 
 // Progress is where an operation stands, as the applier's own status shows it.
 type Progress struct {

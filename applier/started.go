@@ -1,6 +1,8 @@
 package applier
 
 import (
+	"encoding/json"
+	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -26,41 +28,49 @@ const (
 
 // Started is the operation that a request started or may have started, for [Client.Progress] to follow.
 //
-// It is a plain value: any backend fills it, any store keeps it. A record has to keep Outcome, Token, Commit,
-// UID, Baseline, RequestedAt and, once it is set, SuspendToken. Recovered, Overdue, Unconfirmed and Observed
-// are of the process that follows.
+// It is a plain value: any backend fills it, any store keeps it. Its JSON is a record: it leaves out what concerns the process
+// that follows, and who reads it gets a Started with Recovered set, because whoever reads a record did not start the operation.
 type Started struct {
 	// Outcome is what was asked, if anything.
-	Outcome Outcome
+	Outcome Outcome `json:"outcome"`
 	// Token identifies the request in the applier's object and status. Empty when nothing was asked.
-	Token string
+	Token string `json:"token,omitempty"`
 	// Commit is the commit that was asked for.
-	Commit string
+	Commit string `json:"commit,omitempty"`
 	// UID is the incarnation of the applier that was asked. An object of the same name with another one
 	// is not this operation's. Empty is not compared.
-	UID types.UID
+	UID types.UID `json:"uid,omitempty"`
 	// Baseline says what stood before the request, in the backend's own words, at most 1 KiB. Progress compares with it
 	// what stands now. That of a record can be older than that of the Started that Request returns, if something
 	// changed between the two; either serves.
-	Baseline string
+	Baseline string `json:"baseline,omitempty"`
 	// RequestedAt is when the request was made, by the clock of the process that made it. No client
 	// compares it with anything: it is for people.
-	RequestedAt time.Time
+	RequestedAt time.Time `json:"requestedAt,omitzero"`
 
 	// SuspendToken is the token of the suspend after a Flux apply, once Progress wrote it.
-	SuspendToken string
+	SuspendToken string `json:"suspendToken,omitempty"`
 
-	// Recovered is set by a host that read the operation from a record: the write that would
-	// start it may never have been made.
-	Recovered bool
+	// Recovered is an operation that this process read from a record: the write that would start it may never have been made.
+	Recovered bool `json:"-"`
 	// Overdue is set by a host that gives up waiting: a resumed Flux Kustomization is then suspended at
 	// once. The operation still ends by itself and is to be followed until it does.
-	Overdue bool
+	Overdue bool `json:"-"`
 	// Unconfirmed is why it is not known whether the write that starts the operation was made; it wraps ErrUnconfirmed.
 	// Nil for a write that was answered. Such an operation is followed like any other.
-	Unconfirmed error
+	Unconfirmed error `json:"-"`
 	// Observed is the applier as a [Watcher] showed it since the last call of Progress, which reads it
 	// instead of asking the API server, and clears it. Nil makes Progress read. It can be older than the client's own last
 	// write: what it shows is then no end of the operation.
-	Observed *unstructured.Unstructured
+	Observed *unstructured.Unstructured `json:"-"`
+}
+
+// UnmarshalJSON reads a record, and sets Recovered.
+func (s *Started) UnmarshalJSON(record []byte) error {
+	type plain Started
+	if err := json.Unmarshal(record, (*plain)(s)); err != nil {
+		return fmt.Errorf("the record of an operation: %w", err)
+	}
+	s.Recovered = true
+	return nil
 }

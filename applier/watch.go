@@ -8,7 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
@@ -18,15 +17,21 @@ import (
 // being closed goes unnoticed.
 const watchRenewal = 5 * time.Minute
 
-// rereadAfter is how long an open watch may show nothing before the object is read.
+// rereadAfter is how long a watch may show nothing before the object is read.
 const rereadAfter = time.Second
+
+// readTimeout bounds such a read, behind which events would wait.
+const readTimeout = 10 * time.Second
+
+// steadyAfter is how long a watch has to last for the next to be opened without delay.
+const steadyAfter = 5 * time.Second
 
 // WatchObject shows one object as it changes, as [Watcher] asks for: a backend's Watch is this call with its resource, in
 // the applier's namespace. It needs the verbs get and watch.
 //
 // An API server begins a watch with what stands, so each costs one request. Where that does not come, because the
-// object is not there or the server is a stand-in that does not replay, the object is read after a second. A watch is
-// renewed every five minutes.
+// object is not there, the server is a stand-in that does not replay, or the watch does not open, the object is read after a
+// second, and every second until the watch is open. A watch is renewed every five minutes.
 func WatchObject(ctx context.Context, resource dynamic.ResourceInterface, name string) <-chan *unstructured.Unstructured {
 	w := objectWatch{resource: resource, name: name, out: make(chan *unstructured.Unstructured, 1)}
 	go w.run(ctx)
@@ -37,19 +42,21 @@ type objectWatch struct {
 	resource dynamic.ResourceInterface
 	name     string
 	out      chan *unstructured.Unstructured
-	// newest is the resourceVersion last shown; a replayed older state is not shown after it.
+	// newest is the resourceVersion last shown; a replayed older state is not shown after it. gone is whether a deletion was
+	// shown since.
 	newest string
+	gone   bool
 }
 
 func (w *objectWatch) run(ctx context.Context) {
 	defer close(w.out)
 	restart := restartBackoff()
 	for ctx.Err() == nil {
-		opened, refused := w.once(ctx)
-		if refused {
+		began := time.Now()
+		if refused := w.once(ctx); refused {
 			return
 		}
-		if opened {
+		if time.Since(began) >= steadyAfter {
 			restart = restartBackoff()
 		}
 		sleep(ctx, restart.Step())
@@ -61,50 +68,86 @@ func restartBackoff() *wait.Backoff {
 	return &wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 8, Cap: 5 * time.Second}
 }
 
-// once holds one watch until it ends.
-func (w *objectWatch) once(ctx context.Context) (opened, refused bool) {
+// once opens one watch and holds it until it ends.
+func (w *objectWatch) once(ctx context.Context) (refused bool) {
 	ctx, cancel := context.WithTimeout(ctx, watchRenewal)
 	defer cancel()
-	watcher, err := w.resource.Watch(ctx, metav1.ListOptions{
-		FieldSelector:       fields.OneTermEqualSelector(metav1.ObjectNameField, w.name).String(),
-		AllowWatchBookmarks: true,
-	})
-	if err != nil {
-		return false, apierrors.IsForbidden(err) || apierrors.IsMethodNotSupported(err)
-	}
-	defer watcher.Stop()
-
+	opening := w.open(ctx)
+	var events <-chan watch.Event
+	shown := false
 	reread := time.NewTimer(rereadAfter)
 	defer reread.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return true, false
-		case <-reread.C:
-			switch w.read(ctx) {
-			case AbsenceForbidden:
-				return true, true
-			case AbsenceUnknown, AbsenceNotServed:
-				reread.Reset(rereadAfter)
+			return false
+		case opened := <-opening:
+			if opened.err != nil {
+				return isRefusal(opened.err) || w.read(ctx) == AbsenceForbidden
 			}
-		case event, ok := <-watcher.ResultChan():
+			defer opened.watcher.Stop()
+			events = opened.watcher.ResultChan()
+		case <-reread.C:
+			switch read := w.read(ctx); {
+			case read == AbsenceForbidden:
+				return true
+			case events == nil, read == AbsenceUnknown, read == AbsenceNotServed:
+				reread.Reset(rereadAfter)
+			default:
+				shown = true
+			}
+		case event, ok := <-events:
 			if !ok || event.Type == watch.Error {
-				return true, false
+				return !shown && w.read(ctx) == AbsenceForbidden
 			}
 			if w.take(event) {
+				shown = true
 				reread.Stop()
 			}
 		}
 	}
 }
 
-// read shows what stands, if it could be read.
+// openedWatch is what became of opening a watch.
+type openedWatch struct {
+	watcher watch.Interface
+	err     error
+}
+
+// open opens a watch, which can take as long as client-go tries again.
+func (w *objectWatch) open(ctx context.Context) <-chan openedWatch {
+	opening := make(chan openedWatch)
+	go func() {
+		watcher, err := w.resource.Watch(ctx, metav1.ListOptions{
+			FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, w.name).String(),
+		})
+		select {
+		case opening <- openedWatch{watcher, err}:
+		case <-ctx.Done():
+			if err == nil {
+				watcher.Stop()
+			}
+		}
+	}()
+	return opening
+}
+
+// isRefusal reports whether a watch will not open when it is tried again either.
+func isRefusal(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsMethodNotSupported(err)
+}
+
+// read shows what stands, if it could be read and was not shown before.
 func (w *objectWatch) read(ctx context.Context) Absence {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
 	object, err := w.resource.Get(ctx, w.name, metav1.GetOptions{})
 	absence := AbsenceOf(err)
 	switch absence {
 	case AbsenceNone:
-		w.show(object)
+		if w.gone || w.newest == "" || w.newest != object.GetResourceVersion() {
+			w.show(object)
+		}
 	case AbsenceNotFound:
 		w.show(nil)
 	}
@@ -127,23 +170,17 @@ func (w *objectWatch) take(event watch.Event) bool {
 // show replaces what was not received yet.
 func (w *objectWatch) show(object *unstructured.Unstructured) {
 	if object != nil {
-		if Older(object.GetResourceVersion(), w.newest) {
+		if ResourceVersionBefore(object.GetResourceVersion(), w.newest) {
 			return
 		}
 		w.newest = object.GetResourceVersion()
 	}
+	w.gone = object == nil
 	select {
 	case <-w.out:
 	default:
 	}
 	w.out <- object
-}
-
-// Older reports whether the resourceVersion a of an object is known to come before its resourceVersion b. It is false for what is
-// no resourceVersion.
-func Older(a, b string) bool {
-	order, err := resourceversion.CompareResourceVersion(a, b)
-	return err == nil && order < 0
 }
 
 // sleep waits for d or the end of ctx.

@@ -276,6 +276,7 @@ func TestAWatchThatCannotBeOpenedIsTriedLessAndLessOften(t *testing.T) {
 				shown, cancel := watchOf(t, r)
 				defer cancel()
 				time.Sleep(time.Minute)
+				requireShown(t, 1, shown)
 				requireNothing(t, shown)
 				r.set(func(r *resource) {
 					assert.Greater(t, len(r.opened), 8, "it is not given up")
@@ -288,7 +289,8 @@ func TestAWatchThatCannotBeOpenedIsTriedLessAndLessOften(t *testing.T) {
 					r.refuse = nil
 				})
 				time.Sleep(6 * time.Second)
-				requireShown(t, 1, shown)
+				r.send(watch.Modified, version(2))
+				requireShown(t, 2, shown)
 			})
 		})
 	}

@@ -26,7 +26,7 @@ type baseline struct {
 // record was made before the update was decided a last time, so the update may carry any version up to this one.
 func (b baseline) recoveredAt(resourceVersion string) baseline {
 	b.Recovered = true
-	if applier.Older(b.ResourceVersion, resourceVersion) {
+	if applier.ResourceVersionBefore(b.ResourceVersion, resourceVersion) {
 		b.ResourceVersion = resourceVersion
 	}
 	return b

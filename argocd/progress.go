@@ -32,13 +32,13 @@ func (c *Client) Progress(ctx context.Context, ref types.NamespacedName, s *appl
 	case s.Outcome == applier.OutcomeCurrent:
 		return applier.Progress{State: applier.StateSucceeded, Reason: applier.ReasonCurrent, AppliedCommit: s.Commit}, nil
 	case s.Outcome != applier.OutcomeSyncRequested:
-		return applier.Progress{}, fmt.Errorf("%s: the operation's outcome %q is not one of package argocd", named, s.Outcome)
+		return applier.Progress{}, applier.Permanent(fmt.Errorf("%s: the operation's outcome %q is not one of package argocd", named, s.Outcome))
 	case s.Token == "":
-		return applier.Progress{}, fmt.Errorf("%s: the operation has no token: it is not one of Request", named)
+		return applier.Progress{}, applier.Permanent(fmt.Errorf("%s: the operation has no token: it is not one of Request", named))
 	}
 	before, known, err := parseBaseline(s.Baseline)
 	if err != nil {
-		return applier.Progress{}, fmt.Errorf("%s: %w", named, err)
+		return applier.Progress{}, applier.Permanent(fmt.Errorf("%s: %w", named, err))
 	}
 	f := following{named: named, started: *s, before: before, known: known}
 
@@ -102,7 +102,7 @@ func (f following) running(s *state) applier.Progress {
 // unseen judges an operation whose token is nowhere.
 func (f following) unseen(app application) applier.Progress {
 	doubtful := f.started.Recovered || f.started.Unconfirmed != nil
-	if f.known && !f.started.Overdue && (app.resourceVersion == f.before.ResourceVersion || applier.Older(app.resourceVersion, f.before.ResourceVersion)) {
+	if f.known && !f.started.Overdue && (app.resourceVersion == f.before.ResourceVersion || applier.ResourceVersionBefore(app.resourceVersion, f.before.ResourceVersion)) {
 		return f.progress(applier.StateRequested, "%s does not show the sync of %s yet", f.named, applier.DescribeCommit(f.started.Commit))
 	}
 	// The update removes the record that stood before, so where that stands again, or still, nothing ran for this request.

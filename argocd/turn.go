@@ -95,7 +95,7 @@ func (app application) sameRecord(other application) bool {
 }
 
 func (r *request) busyError(app application, waited time.Duration) error {
-	what, initiator, mend := "an operation is asked for", "", "let it end, or terminate it"
+	what, initiator, mend := "one is asked for", "", "let it end, or terminate it"
 	switch {
 	case app.operation != nil:
 		initiator = app.operation.initiator
@@ -104,7 +104,7 @@ func (r *request) busyError(app application, waited time.Duration) error {
 		mend = "somebody removed its .operation, so it goes no further: a request that finds it unchanged for all of its wait replaces it"
 	}
 	if app.state != nil && !app.state.completed() {
-		what = fmt.Sprintf("an operation is %s since %s (%s)", app.state.phase, app.state.startedAt, app.state.message)
+		what = fmt.Sprintf("it is %s since %s (%s)", app.state.phase, app.state.startedAt, app.state.message)
 	}
 	if initiator == "" {
 		initiator = "somebody who left no name"
@@ -112,5 +112,5 @@ func (r *request) busyError(app application, waited time.Duration) error {
 	if waited > 0 {
 		what = fmt.Sprintf("after %s, %s", waited, what)
 	}
-	return fmt.Errorf("%s was not asked: %s, started by %s: %s", r.named, what, initiator, mend)
+	return fmt.Errorf("%s was not asked: %w: %s, started by %s: %s", r.named, applier.ErrBusy, what, initiator, mend)
 }

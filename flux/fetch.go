@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,43 +13,59 @@ import (
 	"github.com/gitops-applier/gitops-applier/applier"
 )
 
-// fetch makes the GitRepository source hold ask.Commit: it asks source-controller to fetch, and waits for that fetch.
-func (c *Client) fetch(ctx context.Context, source gitRepository, ask applier.Ask) error {
-	named := c.named("GitRepository", source.name)
+// lostStampWait is how long a fetch is waited for that may not have been asked for, because the answer was lost.
+const lostStampWait = 10 * time.Second
+
+// fetch makes the GitRepository source hold the commit: it asks source-controller to fetch, and waits for that fetch.
+func (r *request) fetch(ctx context.Context, source gitRepository) error {
+	named, commit := r.client.named("GitRepository", source.name), applier.DescribeCommit(r.ask.Commit)
 	if source.suspended {
-		return fmt.Errorf("%s is suspended and does not hold %s: resume it", named, applier.DescribeCommit(ask.Commit))
+		return fmt.Errorf("%s is not asked: %s is suspended and does not hold %s: resume it", r.named, named, commit)
 	}
-	if !ask.IsCurrent() {
-		return fmt.Errorf("%w: %s is no longer to fetch %s", applier.ErrStale, named, applier.DescribeCommit(ask.Commit))
+	if !r.ask.IsCurrent() {
+		return r.stale()
 	}
-	token, err := c.stamp(ctx, source)
-	if err != nil {
-		return err
+	token, err := r.client.stamp(ctx, source)
+	if errors.Is(err, applier.ErrUnconfirmed) {
+		waiting, cancel := context.WithTimeout(ctx, lostStampWait)
+		defer cancel()
+		ctx, err = waiting, nil
 	}
 	last := source
-	err = c.await(ctx, gitRepositoryKind, source.name, func(u *unstructured.Unstructured) (bool, error) {
-		var err error
-		if last, err = parseGitRepository(u); err != nil {
-			return false, fmt.Errorf("%s: %w", named, err)
-		}
-		if last.uid != source.uid {
-			return false, fmt.Errorf("%s was replaced meanwhile", named)
-		}
-		return last.holds(ask.Commit) || last.fetched(token, source), nil
-	})
+	if err == nil {
+		last, err = r.awaitFetch(ctx, source, token)
+	}
 	switch {
 	case err != nil:
-		return fmt.Errorf("%s did not fetch %s: %w", named, applier.DescribeCommit(ask.Commit), err)
-	case last.holds(ask.Commit):
+		return fmt.Errorf("%s is not asked: %s did not fetch %s: %w", r.named, named, commit, err)
+	case last.holds(r.ask.Commit):
 		return nil
-	case !ask.IsCurrent():
-		return fmt.Errorf("%w: %s holds %s", applier.ErrStale, named, describeArtifact(last.artifact))
+	case !r.ask.IsCurrent():
+		return r.stale()
 	case last.ready.is(metav1.ConditionFalse):
-		return fmt.Errorf("%s could not fetch %s: %s: %s", named, applier.DescribeCommit(ask.Commit), last.ready.reason, last.ready.message)
+		return fmt.Errorf("%s is not asked: %s could not fetch %s: %s: %s", r.named, named, commit, last.ready.reason, last.ready.message)
 	default:
-		return fmt.Errorf("%s fetched %s, not %s: is it pushed to the branch, and is the branch still there?",
-			named, describeArtifact(last.artifact), applier.DescribeCommit(ask.Commit))
+		return fmt.Errorf("%s is not asked: %s fetched %s, not %s: is it pushed to the branch, and is the branch still there?",
+			r.named, named, describeArtifact(last.artifact), commit)
 	}
+}
+
+// awaitFetch waits until source holds the commit, or the fetch that token asked for is over.
+func (r *request) awaitFetch(ctx context.Context, source gitRepository, token string) (last gitRepository, err error) {
+	err = r.client.await(ctx, gitRepositoryKind, source.name, func(u *unstructured.Unstructured) (bool, error) {
+		if applier.ResourceVersionBefore(u.GetResourceVersion(), source.resourceVersion) {
+			return false, nil
+		}
+		var err error
+		if last, err = parseGitRepository(u); err != nil {
+			return false, err
+		}
+		if last.uid != source.uid {
+			return false, errors.New("it was replaced meanwhile")
+		}
+		return last.holds(r.ask.Commit) || last.fetched(token, source), nil
+	})
+	return last, err
 }
 
 // fetched reports whether the fetch that token asked for, or one asked for over it, is over.
@@ -66,21 +83,20 @@ func (c *Client) stamp(ctx context.Context, source gitRepository) (string, error
 	token := c.options.Tokens()
 	_, err := c.apply(ctx, gitRepositoryKind, patch{of: source.object, token: token})
 	if apierrors.IsConflict(err) || apierrors.IsInvalid(err) {
-		err = errors.Join(errors.New("it is gone or was replaced"), err)
+		err = fmt.Errorf("it is gone or was replaced: %w", err)
 	}
-	if err != nil {
-		return "", fmt.Errorf("%s was not asked to fetch: %w", c.named("GitRepository", source.name), err)
-	}
-	return token, nil
+	return token, err
 }
 
 // lookForMissingBranch makes Flux look for a branch that the remote does not carry, and report it.
-func (c *Client) lookForMissingBranch(ctx context.Context, v view, ask applier.Ask) error {
-	if !ask.IsCurrent() {
-		return fmt.Errorf("%w: %s is no longer to look for its branch", applier.ErrStale, c.named("GitRepository", v.source.name))
+func (r *request) lookForMissingBranch(ctx context.Context, source gitRepository) (applier.Started, error) {
+	if !r.ask.IsCurrent() {
+		return applier.Started{}, r.stale()
 	}
-	_, err := c.stamp(ctx, v.source)
-	return err
+	if _, err := r.client.stamp(ctx, source); err != nil {
+		return applier.Started{}, fmt.Errorf("%s: %s was not made to look for its branch: %w", r.named, r.client.named("GitRepository", source.name), err)
+	}
+	return applier.Started{Outcome: applier.OutcomeCurrent}, nil
 }
 
 func describeArtifact(revision string) string {

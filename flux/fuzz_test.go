@@ -25,7 +25,7 @@ func decoded(text []byte) *unstructured.Unstructured {
 // FuzzParseKustomization judges any object as any operation's Kustomization: nothing panics, and the laws hold.
 func FuzzParseKustomization(f *testing.F) {
 	for _, text := range []string{wholeKustomization, heldKustomization, `{}`, `null`, `{"spec": {"suspend": 1}}`, `{"status": {"history": [1], "conditions": [{}]}}`} {
-		f.Add([]byte(text), request, commitA, settle, uint8(0))
+		f.Add([]byte(text), resume, commitA, settle, uint8(0))
 	}
 	f.Add([]byte(heldKustomization), "t", commitA, "t", uint8(0xff))
 	f.Fuzz(func(t *testing.T, text []byte, token, commit, suspendToken string, flags uint8) {

@@ -46,7 +46,7 @@ func (c *Client) Suspend(ctx context.Context, ref types.NamespacedName) (string,
 		switch {
 		case err == nil:
 			return token, nil
-		case guarded && mayBeEcho(err):
+		case guarded && mayChange(err):
 		default:
 			return token, fmt.Errorf("%s was not suspended: %w", named, err)
 		}

@@ -12,7 +12,7 @@ func liveAfter(changes ...change) []change {
 	return append([]change{ordinary}, changes...)
 }
 
-func liveRequest(ks *kustomization) { ks.requested, ks.resourceVersion = request, "2" }
+func liveRequest(ks *kustomization) { ks.requested, ks.resourceVersion = resume, "2" }
 
 func TestALiveOperationIsFollowedByItsTokenAndNeverSuspended(t *testing.T) {
 	t.Parallel()
@@ -20,19 +20,19 @@ func TestALiveOperationIsFollowedByItsTokenAndNeverSuspended(t *testing.T) {
 	for _, row := range []judged{
 		{name: "the run waits to begin", since: liveAfter(liveRequest), state: applier.StateRequested, says: "is asked to apply commit bbbbbbbbbbbb"},
 		{name: "the run goes on", since: liveAfter(liveRequest, running), state: applier.StateRunning, says: "Building manifests"},
-		{name: "the run succeeded", since: liveAfter(liveRequest, ran(commitB), handled(request)),
+		{name: "the run succeeded", since: liveAfter(liveRequest, ran(commitB), handled(resume)),
 			state: applier.StateSucceeded, reason: succeeded, applied: "main@sha1:" + commitB},
-		{name: "the run applied another", since: liveAfter(liveRequest, ran(commitC), handled(request)),
+		{name: "the run applied another", since: liveAfter(liveRequest, ran(commitC), handled(resume)),
 			state: applier.StateSucceeded, reason: applier.ReasonAppliedOther, applied: "main@sha1:" + commitC},
-		{name: "the run failed", since: liveAfter(liveRequest, failedAt(commitB, "HealthCheckFailed", "timeout"), handled(request)),
+		{name: "the run failed", since: liveAfter(liveRequest, failedAt(commitB, "HealthCheckFailed", "timeout"), handled(resume)),
 			state: applier.StateFailed, reason: "HealthCheckFailed", says: "timeout"},
-		{name: "the run failed as the one before did", since: liveAfter(liveRequest, handled(request), failedSame),
+		{name: "the run failed as the one before did", since: liveAfter(liveRequest, handled(resume), failedSame),
 			state: applier.StateFailed, reason: "DependencyNotReady"},
-		{name: "the run failed at another", since: liveAfter(liveRequest, failedAt(commitC, "BuildFailed", "bad"), handled(request)),
+		{name: "the run failed at another", since: liveAfter(liveRequest, failedAt(commitC, "BuildFailed", "bad"), handled(resume)),
 			state: applier.StateFailed, reason: applier.ReasonAttemptedOther},
-		{name: "the next run is on: its outcome stands in", since: liveAfter(liveRequest, ran(commitB), handled(request), running),
+		{name: "the next run is on: its outcome stands in", since: liveAfter(liveRequest, ran(commitB), handled(resume), running),
 			state: applier.StateRunning},
-		{name: "the next run applied another", since: liveAfter(liveRequest, ran(commitB), handled(request), running, ran(commitC)),
+		{name: "the next run applied another", since: liveAfter(liveRequest, ran(commitB), handled(resume), running, ran(commitC)),
 			state: applier.StateSucceeded, reason: applier.ReasonAppliedOther, applied: "main@sha1:" + commitC},
 		{name: "Ready is known before the token is handled", since: liveAfter(liveRequest, ran(commitB)), state: applier.StateRunning},
 		{name: "another run for another reason ended, with the token not handled", since: liveAfter(ran(commitA), liveRequest), state: applier.StateRunning},
@@ -45,14 +45,14 @@ func TestALiveOperationIsFollowedByItsTokenAndNeverSuspended(t *testing.T) {
 		{name: "the annotation was removed, and it is overdue", started: with(overdue), since: liveAfter(liveRequest, stamped("")),
 			state: applier.StateFailed, reason: applier.ReasonNotRun, says: "its token is no longer asked for"},
 
-		{name: "suspended before the run began", since: liveAfter(liveRequest, fluxSuspend, handled(request)),
+		{name: "suspended before the run began", since: liveAfter(liveRequest, fluxSuspend, handled(resume)),
 			state: applier.StateFailed, reason: applier.ReasonNotRun, says: "did not run for this request"},
-		{name: "suspended after it", since: liveAfter(liveRequest, ran(commitB), fluxSuspend, handled(request)),
+		{name: "suspended after it", since: liveAfter(liveRequest, ran(commitB), fluxSuspend, handled(resume)),
 			state: applier.StateSucceeded, reason: succeeded, applied: "main@sha1:" + commitB},
-		{name: "suspended in the middle of it, and cut off", since: liveAfter(liveRequest, running, fluxSuspend, handled(request)),
+		{name: "suspended in the middle of it, and cut off", since: liveAfter(liveRequest, running, fluxSuspend, handled(resume)),
 			state: applier.StateFailed, reason: applier.ReasonInterrupted},
 		{name: "suspended, and not handled", since: liveAfter(liveRequest, fluxSuspend), state: applier.StateRequested},
-		{name: "another manager applies spec.suspend, which we never touch", since: liveAfter(liveRequest, appliedBy("parent"), ran(commitB), handled(request)),
+		{name: "another manager applies spec.suspend, which we never touch", since: liveAfter(liveRequest, appliedBy("parent"), ran(commitB), handled(resume)),
 			state: applier.StateSucceeded, reason: succeeded, applied: "main@sha1:" + commitB},
 
 		{name: "recovered, and the stamp was made", started: with(recovered), since: liveAfter(liveRequest), state: applier.StateRequested},
@@ -64,11 +64,11 @@ func TestALiveOperationIsFollowedByItsTokenAndNeverSuspended(t *testing.T) {
 		{name: "unconfirmed, and the stamp can no longer land", started: with(unconfirmed), since: liveAfter(func(ks *kustomization) { ks.resourceVersion = "2" }),
 			state: applier.StateFailed, reason: applier.ReasonNotRun},
 		{name: "unconfirmed, and overdue", started: with(unconfirmed, overdue), since: liveAfter(), state: applier.StateFailed, reason: applier.ReasonNotRun},
-		{name: "no baseline, and failed", started: with(noBaseline), since: liveAfter(liveRequest, failedAt(commitB, "BuildFailed", "bad"), handled(request)),
+		{name: "no baseline, and failed", started: with(noBaseline), since: liveAfter(liveRequest, failedAt(commitB, "BuildFailed", "bad"), handled(resume)),
 			state: applier.StateFailed, reason: "BuildFailed"},
-		{name: "no baseline, and Ready", started: with(noBaseline), since: liveAfter(liveRequest, ran(commitB), handled(request)),
+		{name: "no baseline, and Ready", started: with(noBaseline), since: liveAfter(liveRequest, ran(commitB), handled(resume)),
 			state: applier.StateFailed, reason: applier.ReasonInterrupted},
-		{name: "its conditions are gone", since: liveAfter(liveRequest, handled(request), func(ks *kustomization) { ks.ready = condition{} }),
+		{name: "its conditions are gone", since: liveAfter(liveRequest, handled(resume), func(ks *kustomization) { ks.ready = condition{} }),
 			state: applier.StateFailed, reason: applier.ReasonNotRun},
 	} {
 		row.check(t, operated(append(row.started, func(s *applier.Started) { s.Outcome = applier.OutcomeStamped })...))

@@ -83,7 +83,7 @@ func cannedClient(t *testing.T, answers map[string]string) (*Client, *canned) {
 var app = types.NamespacedName{Namespace: "ns", Name: "app"}
 
 func askOf(commit string) applier.Ask {
-	return applier.Ask{Want: applier.Binding{Repository: "https://git.example.com/shop", Branch: "main"}, Commit: commit, Token: request}
+	return applier.Ask{Want: applier.Binding{Repository: "https://git.example.com/shop", Branch: "main"}, Commit: commit, Token: resume}
 }
 
 // calls are all calls that read a Kustomization.
@@ -100,7 +100,7 @@ var calls = map[string]func(ctx context.Context, c *Client) error{
 		return err
 	},
 	"Progress": func(ctx context.Context, c *Client) error {
-		p, err := c.Progress(ctx, app, &applier.Started{Outcome: applier.OutcomeResumed, Token: request, Commit: commitB})
+		p, err := c.Progress(ctx, app, &applier.Started{Outcome: applier.OutcomeResumed, Token: resume, Commit: commitB})
 		if p != (applier.Progress{}) {
 			return fmt.Errorf("a Progress beside the error %w: %+v", err, p)
 		}
@@ -209,7 +209,7 @@ func TestNothingIsWrittenToAnObjectWithoutAUID(t *testing.T) {
 		"Suspend": calls["Suspend"], "Release": calls["Release"], "Request": calls["Request"],
 		"Prefetch": func(ctx context.Context, c *Client) error { return c.Prefetch(ctx, app, app, commitC) },
 		"Progress": func(ctx context.Context, c *Client) error {
-			_, err := c.Progress(ctx, app, &applier.Started{Outcome: applier.OutcomeResumed, Token: request, Recovered: true, Baseline: baselineOf(after()).String()})
+			_, err := c.Progress(ctx, app, &applier.Started{Outcome: applier.OutcomeResumed, Token: resume, Recovered: true, Baseline: baselineOf(after()).String()})
 			return err
 		},
 	} {
@@ -227,7 +227,7 @@ func TestNothingIsWrittenToAnObjectWithoutAUID(t *testing.T) {
 
 func TestAStartedThatIsNotOfThisPackageIsAnErrorAndWritesNothing(t *testing.T) {
 	t.Parallel()
-	good := applier.Started{Outcome: applier.OutcomeResumed, Token: request, Commit: commitB, UID: "uid", Baseline: baselineOf(after()).String()}
+	good := applier.Started{Outcome: applier.OutcomeResumed, Token: resume, Commit: commitB, UID: "uid", Baseline: baselineOf(after()).String()}
 	for name, test := range map[string]struct {
 		mutate func(*applier.Started)
 		says   string
@@ -340,7 +340,7 @@ func TestArtifactFailedIsToldApart(t *testing.T) {
 			c, server := cannedClient(t, map[string]string{
 				pathOfKustomization: failed, pathOfGitRepository: strings.Replace(gitRepositoryAtB, "main@sha1:"+commitB, test.artifact, 1),
 			})
-			s := applier.Started{Outcome: applier.OutcomeResumed, Token: request, Commit: commitB, UID: "uid", Baseline: baselineOf(after()).String(), SuspendToken: settle}
+			s := applier.Started{Outcome: applier.OutcomeResumed, Token: resume, Commit: commitB, UID: "uid", Baseline: baselineOf(after()).String(), SuspendToken: settle}
 
 			p, err := c.Progress(t.Context(), app, &s)
 

@@ -28,6 +28,9 @@ func (o operation) where(ks kustomization) (p applier.Progress, suspend bool) {
 	if manager := o.options.appliedElsewhere(ks.owners); manager != "" {
 		return o.leftTo(manager, ks), false
 	}
+	if o.takenOver(ks) {
+		return o.superseded(ks), false
+	}
 	switch {
 	case !o.suspendedAfter(ks):
 		if o.started.SuspendToken != "" || o.started.Overdue || o.runEnded(ks) || o.untraceable(ks) {
@@ -43,9 +46,26 @@ func (o operation) where(ks kustomization) (p applier.Progress, suspend bool) {
 	}
 }
 
-// suspendedAfter reports whether ks stands suspended by a write of ours that came after the resume, or after which the resume can
-// no longer come. Its annotation tells: a suspend of ours changed it from what stood before, and so did whoever stamped
-// it since, which moved the resourceVersion that an unanswered resume carries.
+// takenOver reports whether another request of this host has ks resumed. It found ks held, so this operation was over by then, or
+// never began; and the resumed Kustomization is the other's to suspend.
+func (o operation) takenOver(ks kustomization) bool {
+	mine := ks.requested == o.started.Token || ks.requested == o.started.SuspendToken
+	return !ks.suspended && !mine && o.options.heldByUs(ks.owners) && o.options.heldByUs(ks.stampers)
+}
+
+// superseded judges an operation that another request of this host followed before its end was read. Until the other's run is
+// over, status.history is still that of this one's.
+func (o operation) superseded(ks kustomization) applier.Progress {
+	settled := o.started.SuspendToken != "" && ks.handled == o.started.SuspendToken
+	if settled && o.known && o.before.ranSince(ks) && ks.ready.is(metav1.ConditionTrue) {
+		return o.succeeded(ks)
+	}
+	return o.failed(applier.ReasonSuperseded, "%s was resumed by another request before the end of this one was read, and what it applied is not known", o.named)
+}
+
+// suspendedAfter reports whether a suspend of ours came after the resume, or came instead of it so that the resume can no longer
+// land. The annotation tells: it differs from what stood before, also where somebody stamped it since, and whoever
+// changed it moved the resourceVersion that an unanswered resume carries.
 //
 // A record tells less: it was made before the resume was decided a last time, and what was stamped in between is not
 // after it. So a Recovered operation is suspended once more, guarded by what was just read, and no resume can come after that.
@@ -56,10 +76,8 @@ func (o operation) suspendedAfter(ks kustomization) bool {
 	return o.started.SuspendToken != "" || (!o.started.Recovered && o.known && fingerprint(ks.requested) != o.before.Requested)
 }
 
-// runEnded reports whether the run that read the token, or one stamped over it, has ended.
-//
-// Before the resume the token last asked for was handled, and the resume landed on just that state. So a handled token that is neither
-// was stamped later.
+// runEnded reports whether the run that read the token, or one stamped over it, has ended. The resume landed when the token last
+// asked for was handled, so a handled token that is neither ours nor what stood before was stamped after the resume.
 func (o operation) runEnded(ks kustomization) bool {
 	switch {
 	case ks.handled == o.started.Token:

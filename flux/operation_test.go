@@ -16,7 +16,7 @@ const (
 	commitC = "cccccccccccccccccccccccccccccccccccccccc"
 
 	hold    = "2026-01-02T16:00:00Z-hold" // sorts after the request: a clock that was ahead
-	request = "2026-01-02T15:00:00Z-request"
+	resume  = "2026-01-02T15:00:00Z-request"
 	settle  = "2026-01-02T15:00:01Z-settle"
 	foreign = "2026-01-02T14:00:00Z-foreign"
 )
@@ -42,7 +42,7 @@ func after(changes ...change) kustomization {
 	return ks
 }
 
-func resumed(ks *kustomization) { ks.suspended, ks.requested, ks.resourceVersion = false, request, "2" }
+func resumed(ks *kustomization) { ks.suspended, ks.requested, ks.resourceVersion = false, resume, "2" }
 
 func suspendedBy(token string) change {
 	return func(ks *kustomization) {
@@ -91,13 +91,13 @@ func fluxResume(ks *kustomization) { ks.suspended, ks.owners = false, owners{} }
 
 // settled is a run that ended, and our suspend after it that is handled too.
 func settled(run change) []change {
-	return []change{resumed, run, handled(request), suspendedBy(settle), handled(settle)}
+	return []change{resumed, run, handled(resume), suspendedBy(settle), handled(settle)}
 }
 
 // operated is an operation that asked for B of the Kustomization that after() returns.
 func operated(mutate ...func(*applier.Started)) operation {
 	before := baselineOf(after())
-	s := applier.Started{Outcome: applier.OutcomeResumed, Token: request, Commit: commitB, UID: "uid", Baseline: before.String()}
+	s := applier.Started{Outcome: applier.OutcomeResumed, Token: resume, Commit: commitB, UID: "uid", Baseline: before.String()}
 	known := true
 	for _, f := range mutate {
 		f(&s)
@@ -158,9 +158,9 @@ func TestEveryResumeIsFollowedByASuspend(t *testing.T) {
 		{name: "the run waits to begin", since: []change{resumed}, state: applier.StateRequested, says: "is asked to apply commit bbbbbbbbbbbb"},
 		{name: "the run goes on", since: []change{resumed, running}, state: applier.StateRunning, says: "Building manifests"},
 		{name: "Ready is known before the token is handled", since: []change{resumed, ran(commitB)}, state: applier.StateRunning},
-		{name: "the run has ended", since: []change{resumed, ran(commitB), handled(request)}, suspend: true},
-		{name: "the run has failed", since: []change{resumed, failedAt(commitB, "BuildFailed", "bad"), handled(request)}, suspend: true},
-		{name: "the next run is on already", since: []change{resumed, running, handled(request)}, suspend: true},
+		{name: "the run has ended", since: []change{resumed, ran(commitB), handled(resume)}, suspend: true},
+		{name: "the run has failed", since: []change{resumed, failedAt(commitB, "BuildFailed", "bad"), handled(resume)}, suspend: true},
+		{name: "the next run is on already", since: []change{resumed, running, handled(resume)}, suspend: true},
 		{name: "the token that was stamped over ours is handled", since: []change{resumed, stamped(foreign), ran(commitC), handled(foreign)}, suspend: true},
 		{name: "a token in between is handled, and another is asked for", since: []change{resumed, stamped("third"), ran(commitC), handled(foreign)}, suspend: true},
 		{name: "another token is asked for", since: []change{resumed, stamped(foreign)}, state: applier.StateRequested},
@@ -168,12 +168,12 @@ func TestEveryResumeIsFollowedByASuspend(t *testing.T) {
 		{name: "it is overdue", started: with(overdue), since: []change{resumed}, suspend: true},
 		{name: "it is overdue, and its run goes on", started: with(overdue), since: []change{resumed, running}, suspend: true},
 		{name: "somebody suspended it, and its run goes on", since: []change{resumed, fluxSuspend, running}, state: applier.StateRunning},
-		{name: "somebody suspended it, and its run ended", since: []change{resumed, fluxSuspend, ran(commitB), handled(request)}, suspend: true},
+		{name: "somebody suspended it, and its run ended", since: []change{resumed, fluxSuspend, ran(commitB), handled(resume)}, suspend: true},
 		{name: "somebody resumed it after our suspend", started: with(suspendedAgain), since: []change{resumed, suspendedBy(settle), fluxResume}, suspend: true},
 		{name: "somebody took the suspend over after ours", started: with(suspendedAgain), since: []change{resumed, suspendedBy(settle), fluxSuspend}, suspend: true},
 		{name: "the annotation was removed after our suspend", started: with(suspendedAgain), since: []change{resumed, suspendedBy(settle), stamped("")}, suspend: true},
 		{name: "our suspend is not handled", started: with(suspendedAgain), since: []change{resumed, running, suspendedBy(settle)}, state: applier.StateSettling},
-		{name: "our suspend is not handled, the token is", started: with(suspendedAgain), since: []change{resumed, ran(commitB), handled(request), suspendedBy(settle)}, state: applier.StateSettling},
+		{name: "our suspend is not handled, the token is", started: with(suspendedAgain), since: []change{resumed, ran(commitB), handled(resume), suspendedBy(settle)}, state: applier.StateSettling},
 		{name: "a token over our suspend is not handled", started: with(suspendedAgain), since: []change{resumed, running, suspendedBy(settle), stamped(foreign)}, state: applier.StateSettling},
 
 		{name: "recovered: the resume was never made", started: with(recovered), suspend: true},
@@ -184,9 +184,32 @@ func TestEveryResumeIsFollowedByASuspend(t *testing.T) {
 		{name: "unconfirmed: the resume was not made yet", started: with(unconfirmed), suspend: true},
 		{name: "unconfirmed: the resume was made", started: with(unconfirmed), since: []change{resumed, running}, state: applier.StateRunning},
 		{name: "unconfirmed: a stamp since, after which it cannot land", started: with(unconfirmed), since: []change{stamped(foreign)}, state: applier.StateSettling},
-		{name: "no baseline: the run has ended", started: with(noBaseline), since: []change{resumed, ran(commitB), handled(request)}, suspend: true},
+		{name: "no baseline: the run has ended", started: with(noBaseline), since: []change{resumed, ran(commitB), handled(resume)}, suspend: true},
 		{name: "no baseline: the run goes on", started: with(noBaseline), since: []change{resumed, running}, state: applier.StateRunning},
 		{name: "no baseline: a token over ours is handled", started: with(noBaseline), since: []change{resumed, stamped(foreign), handled(foreign)}, suspend: true},
+	})
+}
+
+// resumedByAnother is another request of this host, which found the Kustomization held.
+func resumedByAnother(ks *kustomization) {
+	ks.suspended, ks.requested, ks.owners, ks.stampers = false, "another", owners{applied: []string{"lib"}}, owners{applied: []string{"lib"}}
+}
+
+// Law 4: another request of the same host is not cut short by one that is over.
+func TestAnotherRequestsRunIsNotSuspended(t *testing.T) {
+	const says = "was resumed by another request before the end of this one was read"
+	over := append(settled(ran(commitB)), resumedByAnother)
+	checkHeld(t, []judged{
+		{name: "its run has not ended", started: with(suspendedAgain), since: over,
+			state: applier.StateSucceeded, reason: "ReconciliationSucceeded", applied: "main@sha1:" + commitB},
+		{name: "its run goes on", started: with(suspendedAgain), since: append(over, running),
+			state: applier.StateFailed, reason: applier.ReasonSuperseded, says: says},
+		{name: "its run has ended", started: with(suspendedAgain), since: append(over, ran(commitC), handled("another")),
+			state: applier.StateFailed, reason: applier.ReasonSuperseded, says: says},
+		{name: "this one is overdue", started: with(suspendedAgain, overdue), since: append(over, running),
+			state: applier.StateFailed, reason: applier.ReasonSuperseded, says: says},
+		{name: "recovered: this one was never started, or is over", started: with(recovered), since: []change{resumedByAnother},
+			state: applier.StateFailed, reason: applier.ReasonSuperseded, says: says},
 	})
 }
 
@@ -196,20 +219,20 @@ func TestASuspendThatAnotherManagerAppliesIsLeftToIt(t *testing.T) {
 	checkHeld(t, []judged{
 		{name: "the run waits to begin", since: []change{resumed, appliedBy("parent")}, state: applier.StateRequested, says: note},
 		{name: "the run goes on", since: []change{resumed, running, appliedBy("lib", "parent")}, state: applier.StateRunning, says: note},
-		{name: "the run succeeded", since: []change{resumed, ran(commitB), handled(request), appliedBy("parent")},
+		{name: "the run succeeded", since: []change{resumed, ran(commitB), handled(resume), appliedBy("parent")},
 			state: applier.StateSucceeded, reason: "ReconciliationSucceeded", applied: "main@sha1:" + commitB, says: note},
-		{name: "the run applied another", since: []change{resumed, ran(commitC), handled(request), appliedBy("parent")},
+		{name: "the run applied another", since: []change{resumed, ran(commitC), handled(resume), appliedBy("parent")},
 			state: applier.StateSucceeded, reason: applier.ReasonAppliedOther, applied: "main@sha1:" + commitC, says: note},
-		{name: "the run failed", since: []change{resumed, failedAt(commitB, "BuildFailed", "bad"), handled(request), appliedBy("parent")},
+		{name: "the run failed", since: []change{resumed, failedAt(commitB, "BuildFailed", "bad"), handled(resume), appliedBy("parent")},
 			state: applier.StateFailed, reason: "BuildFailed", says: note},
-		{name: "the next run goes on", since: []change{resumed, running, handled(request), appliedBy("parent")}, state: applier.StateRunning, says: note},
+		{name: "the next run goes on", since: []change{resumed, running, handled(resume), appliedBy("parent")}, state: applier.StateRunning, says: note},
 		{name: "the run never ends, and is overdue", started: with(overdue), since: []change{resumed, running, appliedBy("parent")},
 			state: applier.StateFailed, reason: applier.ReasonSuspendOwnedElsewhere, says: "what was applied for this request is not known"},
 		{name: "the resume may not have been made", started: with(recovered), since: []change{appliedBy("parent")},
 			state: applier.StateFailed, reason: applier.ReasonSuspendOwnedElsewhere, says: note},
-		{name: "it suspended what we resumed before the run began", since: []change{resumed, appliedBy("parent"), handled(request), func(ks *kustomization) { ks.suspended = true }},
+		{name: "it suspended what we resumed before the run began", since: []change{resumed, appliedBy("parent"), handled(resume), func(ks *kustomization) { ks.suspended = true }},
 			state: applier.StateFailed, reason: applier.ReasonNotRun, says: note},
-		{name: "a former name of ours is not another", since: []change{resumed, ran(commitB), handled(request), appliedBy("lib", "old")}, suspend: true},
+		{name: "a former name of ours is not another", since: []change{resumed, ran(commitB), handled(resume), appliedBy("lib", "old")}, suspend: true},
 	})
 }
 
@@ -270,7 +293,7 @@ func TestTheOutcomeIsWhatTheRunSinceTheRequestDid(t *testing.T) {
 func TestCasesThatWentWrongElsewhere(t *testing.T) {
 	checkHeld(t, []judged{
 		{name: "M04: a suspended pass handles the token and applies nothing", started: with(recovered, suspendedAgain),
-			since: []change{stamped(request), handled(request), suspendedBy(settle), handled(settle)},
+			since: []change{stamped(resume), handled(resume), suspendedBy(settle), handled(settle)},
 			state: applier.StateFailed, reason: applier.ReasonNotRun},
 		{name: "M05: a suspend does not end a run", started: with(overdue, suspendedAgain), since: []change{resumed, running, suspendedBy(settle)},
 			state: applier.StateSettling, says: "is suspended again; that is not handled yet"},
@@ -289,7 +312,7 @@ func TestCasesThatWentWrongElsewhere(t *testing.T) {
 			state: applier.StateFailed, reason: "ArtifactFailed", says: "artifact not found"},
 		{name: "S03: a source that is forbidden", started: with(suspendedAgain), since: settled(failedAt(commitA, "AccessDenied", "can't access other/app, cross-namespace references have been blocked")),
 			state: applier.StateFailed, reason: "AccessDenied", says: "cross-namespace"},
-		{name: "S03: is not waited for", since: []change{resumed, failedAt(commitA, "AccessDenied", "blocked"), handled(request)}, suspend: true},
+		{name: "S03: is not waited for", since: []change{resumed, failedAt(commitA, "AccessDenied", "blocked"), handled(resume)}, suspend: true},
 	})
 	t.Run("S01: a Kustomization that was created suspended", func(t *testing.T) {
 		t.Parallel()

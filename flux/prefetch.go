@@ -33,6 +33,8 @@ func (c *Client) Prefetch(ctx context.Context, ref, checked types.NamespacedName
 	if v.source.holds(commit) {
 		return fmt.Errorf("%w: %s holds %s", applier.ErrNotPrefetched, c.named("GitRepository", checked), applier.DescribeCommit(commit))
 	}
-	_, err := c.stamp(ctx, v.source)
-	return err
+	if _, err := c.stamp(ctx, v.source); err != nil {
+		return fmt.Errorf("%s was not asked to fetch: %w", c.named("GitRepository", checked), err)
+	}
+	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gitops-applier/gitops-applier/applier"
@@ -35,13 +36,13 @@ func (c *Client) Progress(ctx context.Context, ref types.NamespacedName, s *appl
 	case s.Outcome == applier.OutcomeCurrent:
 		return applier.Progress{State: applier.StateSucceeded, Reason: applier.ReasonCurrent, AppliedCommit: s.Commit}, nil
 	case s.Outcome != applier.OutcomeResumed && s.Outcome != applier.OutcomeStamped:
-		return applier.Progress{}, fmt.Errorf("%s: the operation's outcome %q is not one of package flux", c.named("Kustomization", ref), s.Outcome)
+		return applier.Progress{}, applier.Permanent(fmt.Errorf("%s: the operation's outcome %q is not one of package flux", c.named("Kustomization", ref), s.Outcome))
 	case s.Token == "":
-		return applier.Progress{}, fmt.Errorf("%s: the operation has no token: it is not one of Request", c.named("Kustomization", ref))
+		return applier.Progress{}, applier.Permanent(fmt.Errorf("%s: the operation has no token: it is not one of Request", c.named("Kustomization", ref)))
 	}
 	before, known, err := parseBaseline(s.Baseline)
 	if err != nil {
-		return applier.Progress{}, fmt.Errorf("%s: %w", c.named("Kustomization", ref), err)
+		return applier.Progress{}, applier.Permanent(fmt.Errorf("%s: %w", c.named("Kustomization", ref), err))
 	}
 	o := operation{named: c.named("Kustomization", ref), options: c.options, started: *s, before: before, known: known}
 	ks, end, err := c.observe(ctx, ref, s, o)
@@ -66,7 +67,7 @@ func (c *Client) Progress(ctx context.Context, ref types.NamespacedName, s *appl
 			if ks, err = parseKustomization(written); err != nil {
 				err = fmt.Errorf("%s: %w", o.named, err)
 			}
-		case mayBeEcho(refused), apierrors.IsInvalid(refused):
+		case mayChange(refused), apierrors.IsInvalid(refused):
 			ks, end, err = c.observe(ctx, ref, s, o)
 		default:
 			err = fmt.Errorf("%s was not suspended again: %w", o.named, refused)
@@ -77,12 +78,12 @@ func (c *Client) Progress(ctx context.Context, ref types.NamespacedName, s *appl
 	}
 }
 
-// observe returns the Kustomization ref as s.Observed shows it, if that is not older than what the request itself read, or as read, or the end of an operation whose
+// observe returns the Kustomization ref as s.Observed shows it, unless that may be older than a write of this operation, or as read, or the end of an operation whose
 // Kustomization is no more.
 func (c *Client) observe(ctx context.Context, ref types.NamespacedName, s *applier.Started, o operation) (kustomization, applier.Progress, error) {
 	u := s.Observed
 	s.Observed = nil
-	if u == nil || o.known && applier.Older(u.GetResourceVersion(), o.before.ResourceVersion) {
+	if u == nil || o.outdated(u) {
 		var err error
 		u, err = c.get(ctx, kustomizationKind, ref)
 		switch {
@@ -102,4 +103,18 @@ func (c *Client) observe(ctx context.Context, ref types.NamespacedName, s *appli
 		return ks, o.failed(applier.ReasonDeleting, "%s is being deleted: it is not suspended again, which would keep its objects", o.named), nil
 	}
 	return ks, applier.Progress{}, nil
+}
+
+// outdated reports whether what a watch showed may be older than a write of this operation: a watch begins with what an API server
+// has in its cache. It is read again then, because what stood before the request could pass for its end.
+func (o operation) outdated(u *unstructured.Unstructured) bool {
+	version := u.GetResourceVersion()
+	if o.known && (version == o.before.ResourceVersion || applier.ResourceVersionBefore(version, o.before.ResourceVersion)) {
+		return true
+	}
+	if o.started.SuspendToken == "" {
+		return false
+	}
+	ks, err := parseKustomization(u)
+	return err == nil && ks.requested != o.started.SuspendToken && ks.handled != o.started.SuspendToken
 }

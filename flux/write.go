@@ -6,6 +6,7 @@ import (
 	"time"
 
 	fluxmeta "github.com/fluxcd/pkg/apis/meta"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -68,6 +69,11 @@ func (p patch) body(k kind) *unstructured.Unstructured {
 		body["spec"] = map[string]any{"suspend": *p.suspend}
 	}
 	return &unstructured.Unstructured{Object: body}
+}
+
+// mayChange reports whether a write that was refused can be decided afresh: the object changed, or the API server is busy.
+func mayChange(refused error) bool {
+	return apierrors.IsConflict(refused) || apierrors.IsTooManyRequests(refused)
 }
 
 // apply makes one write and returns what it left. The error is that of applier.WriteError.

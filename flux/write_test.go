@@ -1,6 +1,7 @@
 package flux
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -27,11 +28,11 @@ func TestABodyStatesAllThatItsManagerIsToHold(t *testing.T) {
 		metadata, spec map[string]any
 	}{
 		"a resume": {
-			patch: startingPatch(held, applier.Ask{Token: "t"}), spec: map[string]any{"suspend": false},
+			patch: (&request{ask: applier.Ask{Token: "t"}}).startingPatch(held), spec: map[string]any{"suspend": false},
 			metadata: metadata(map[string]any{"resourceVersion": "7", "annotations": token}),
 		},
 		"a live stamp": {
-			patch: startingPatch(held, applier.Ask{Token: "t", Live: true}), metadata: metadata(map[string]any{"resourceVersion": "7", "annotations": token}),
+			patch: (&request{ask: applier.Ask{Token: "t", Live: true}}).startingPatch(held), metadata: metadata(map[string]any{"resourceVersion": "7", "annotations": token}),
 		},
 		"a suspend": {
 			patch: patch{of: of, token: "t", suspend: new(true), guarded: true}, spec: map[string]any{"suspend": true},
@@ -102,9 +103,9 @@ func TestWhatIsNotHeldIsNotAskedAndWhatIsHeldIsNoLiveOne(t *testing.T) {
 	}{
 		"held":                        {held: true, lives: "is held by this host: ask without Live, or release it"},
 		"held under a former name":    {since: []change{appliedBy("old")}, held: true, lives: "is held by this host"},
-		"resumed for an operation":    {since: []change{resumed}, pending: true, heldSays: "an operation of lib has", lives: "is held by this host"},
-		"suspended, and not handled":  {since: []change{stamped("new")}, pending: true, heldSays: "is not handled: is kustomize-controller running?", lives: "is held by this host"},
-		"suspended without any token": {since: []change{stamped(""), handled("")}, pending: true, heldSays: "is not handled", lives: "is held by this host"},
+		"resumed for an operation":    {since: []change{resumed}, pending: true, heldSays: "lib has Kustomization", lives: "is held by this host"},
+		"suspended, and not handled":  {since: []change{stamped("new")}, pending: true, heldSays: "is not handled yet: is kustomize-controller running?", lives: "is held by this host"},
+		"suspended without any token": {since: []change{stamped(""), handled("")}, heldSays: "call Suspend again", lives: "is held by this host"},
 		"ordinary":                    {since: []change{fluxResume}, live: true, heldSays: "is not suspended under the name lib"},
 		"suspended by somebody":       {since: []change{fluxSuspend}, heldSays: "is not suspended under the name lib", lives: "resume it, or hold it by Suspend and ask without Live"},
 	} {
@@ -114,7 +115,8 @@ func TestWhatIsNotHeldIsNotAskedAndWhatIsHeldIsNoLiveOne(t *testing.T) {
 			held := c.held(ks)
 			assert.Equal(t, test.held, held == nil)
 			if held != nil {
-				assert.ErrorIs(t, held, applier.ErrNotHeld)
+				assert.Equal(t, test.pending, errors.Is(held, applier.ErrBusy))
+				assert.Equal(t, !test.pending, errors.Is(held, applier.ErrNotHeld))
 				assert.ErrorContains(t, held, test.heldSays)
 				assert.Equal(t, !test.pending, applier.IsPermanent(held))
 			}

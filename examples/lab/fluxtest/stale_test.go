@@ -373,7 +373,7 @@ func TestAHoldThatIsNotHandledYetIsWaitedFor(t *testing.T) {
 		ask := s.ask(commit)
 		ask.Wait = wait
 		err := s.requireRefused(t, tr, ask)
-		require.ErrorIs(t, err, applier.ErrNotHeld)
+		require.ErrorIs(t, err, applier.ErrBusy)
 		assert.False(t, applier.IsPermanent(err), "%v", err)
 		assert.ErrorContains(t, err, "is kustomize-controller running?")
 	}
@@ -415,9 +415,9 @@ func TestAnAskWaitsForTheOperationBeforeIt(t *testing.T) {
 	impatient := s.ask(first.Commit)
 	impatient.Wait = -1
 	_, err = s.client.Request(t.Context(), s.ref, impatient)
-	require.ErrorIs(t, err, applier.ErrNotHeld)
+	require.ErrorIs(t, err, applier.ErrBusy)
 	assert.False(t, applier.IsPermanent(err))
-	assert.ErrorContains(t, err, "an operation of lib has")
+	assert.ErrorContains(t, err, "lib has Kustomization")
 
 	ends := make(chan applier.Progress, 1)
 	tr := lab.NewTransport()
@@ -440,6 +440,7 @@ func TestAnAskThatAnotherOneOvertakesIsDecidedAnew(t *testing.T) {
 	s := held(t, lab.Start(t))
 	commit := s.push(t, "two")
 	ask := s.ask(commit)
+	ask.Wait = -1
 	tr := lab.NewTransport()
 	var other applier.Started
 	tr.On(toKustomizations, 1, lab.Before(func() {
@@ -451,7 +452,7 @@ func TestAnAskThatAnotherOneOvertakesIsDecidedAnew(t *testing.T) {
 
 	_, err := s.client.Request(t.Context(), s.ref, ask)
 
-	require.ErrorIs(t, err, applier.ErrNotHeld)
+	require.ErrorIs(t, err, applier.ErrBusy)
 	assert.False(t, applier.IsPermanent(err))
 	assert.Equal(t, 1, tr.Count(toKustomizations))
 	assert.NotEqual(t, ask.Token, requested(s.get(t)))
