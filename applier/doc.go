@@ -18,6 +18,7 @@
 //	end, err := applier.Apply(ctx, client, app, applier.Ask{
 //		Want:   applier.Binding{Repository: "https://git.example.com/acme/shop", Branch: "main"},
 //		Commit: commit,
+//		Live:   true, // without it, the Kustomization has to be held: see Holder
 //	}, func(p applier.Progress) { log.Info(p.Message, "state", p.State) })
 //
 // A nil error means that this commit is applied. [ErrAppliedOther] means that another one was, and end names it;
@@ -34,7 +35,7 @@
 //
 // A decision can get stale while a request waits, so [Ask].Current is asked right before the write. A process can die
 // right after the write, so [Ask].Record is called right before it; after a restart, Progress follows the recorded
-// Started with Recovered set. An answer can get lost, so a write that may have been made is followed like one that was, with
+// Started, which is then Recovered. An answer can get lost, so a write that may have been made is followed like one that was, with
 // Started.Unconfirmed set. An error of Request means that nothing was started and nothing will be.
 //
 // # Words
@@ -49,7 +50,7 @@
 //
 // # Errors
 //
-// Test with errors.Is for [ErrStale], [ErrNotHeld], [ErrSuspended], [ErrFailed], [ErrAppliedOther] and [ErrUnconfirmed], with
+// Test with errors.Is for [ErrStale], [ErrBusy], [ErrNotHeld], [ErrSuspended], [ErrFailed], [ErrAppliedOther] and [ErrUnconfirmed], with
 // [IsPermanent] for what no retry can mend, and with [VerdictReason] for why a request was refused. Not found, not served,
 // forbidden and no answer are four different answers everywhere; [AbsenceOf] tells them apart.
 //

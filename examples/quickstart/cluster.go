@@ -55,26 +55,14 @@ func runOnCluster(ctx context.Context, out io.Writer, o options) error {
 	return failed
 }
 
-// hold suspends a Kustomization and waits until that is handled, unless it is held already.
+// hold suspends a Kustomization, unless it is held already. A request waits until that is handled.
 func hold(ctx context.Context, client *flux.Client, ref types.NamespacedName) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	asked := false
-	for range client.Watch(ctx, ref) {
-		suspension, err := client.Suspension(ctx, ref)
-		switch {
-		case err != nil:
-			return err
-		case suspension.Held && suspension.Handled:
-			return nil
-		case !asked && !suspension.Held:
-			if _, err := client.Suspend(ctx, ref); err != nil {
-				return err
-			}
-			asked = true
-		}
+	suspension, err := client.Suspension(ctx, ref)
+	if err != nil || suspension.Held {
+		return err
 	}
-	return fmt.Errorf("%s cannot be watched: %w", ref, context.Cause(ctx))
+	_, err = client.Suspend(ctx, ref)
+	return err
 }
 
 func release(ctx context.Context, out io.Writer, client *flux.Client, ref types.NamespacedName) error {

@@ -88,7 +88,7 @@ func git(ctx context.Context, dir string, args ...string) (string, error) {
 	command.Stderr = &failure
 	output, err := command.Output()
 	if err != nil {
-		return "", fmt.Errorf("git %s: %w: %s", args[0], err, gitref.Redact(strings.TrimSpace(failure.String())))
+		return "", fmt.Errorf("git %s: %w: %s", args[0], err, gitref.RedactText(strings.TrimSpace(failure.String())))
 	}
 	return strings.TrimSpace(string(output)), nil
 }
