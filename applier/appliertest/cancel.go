@@ -14,7 +14,7 @@ func requestReturns(ctx context.Context, e *env) error {
 	over := make(chan struct{})
 	defer close(over)
 	hangs := func(*subject, *request) fault { return fault{hang: over} }
-	return e.sweep(ctx, "without an answer until the context ended", nil, hangs, func(ctx context.Context, s *subject, h *hit) error {
+	return e.sweep(ctx, sweep{what: "without an answer until the context ended", strike: hangs, fresh: true, flow: func(ctx context.Context, s *subject, h *hit) error {
 		commit, err := s.Push(ctx)
 		if err != nil {
 			return err
@@ -47,7 +47,7 @@ func requestReturns(ctx context.Context, e *env) error {
 		}
 		s.wire.on(nil)
 		return nil
-	})
+	}})
 }
 
 // errStruck says that a request was struck while a call was going on.

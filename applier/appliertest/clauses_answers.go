@@ -34,7 +34,7 @@ func sweepClause(name, text string, which func(*subject, *request) bool, strike 
 	return clause{
 		group: "Answers", name: name, text: text, needs: []Capability{API},
 		check: func(ctx context.Context, e *env) error {
-			return e.sweep(ctx, "struck", which, strike, persisting)
+			return e.sweep(ctx, sweep{what: "struck", which: which, strike: strike, flow: persisting})
 		},
 	}
 }

@@ -2,6 +2,7 @@ package appliertest
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -18,7 +19,7 @@ func crashClause(name, text string, processed bool) clause {
 	return clause{
 		group: "Crash", name: name, text: text, needs: []Capability{API},
 		check: func(ctx context.Context, e *env) error {
-			return e.sweep(ctx, "when the process died", nil, dies(processed), crashing)
+			return e.sweep(ctx, sweep{what: "when the process died", strike: dies(processed), flow: crashing})
 		},
 	}
 }
@@ -66,7 +67,6 @@ func crashing(ctx context.Context, s *subject, h *hit) error {
 			return err
 		}
 	default:
-		record.Recovered = true
 		if err := s.recovered(ctx, record, made, before); err != nil {
 			return err
 		}
@@ -91,9 +91,9 @@ func (s *subject) live(ctx context.Context, commit string, h *hit) (applier.Ask,
 		if h.request() != nil {
 			return errDead
 		}
-		started.Observed, started.Unconfirmed = nil, nil
-		record = &started
-		return nil
+		var err error
+		record, err = recorded(started)
+		return err
 	}
 	ask, _ := s.ask(commit, func(a *applier.Ask) {
 		a.Record = func(_ context.Context, started applier.Started) error { return keep(started) }
@@ -115,6 +115,16 @@ func (s *subject) live(ctx context.Context, commit string, h *hit) (applier.Ask,
 	mu.Lock()
 	defer mu.Unlock()
 	return ask, record, end, err
+}
+
+// recorded returns what another process reads of an operation that was recorded.
+func recorded(started applier.Started) (*applier.Started, error) {
+	record, err := json.Marshal(started)
+	if err != nil {
+		return nil, err
+	}
+	var read applier.Started
+	return &read, json.Unmarshal(record, &read)
 }
 
 // recovered returns how an operation breaks the law that another process took over by its record.

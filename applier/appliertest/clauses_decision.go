@@ -31,6 +31,12 @@ var decisionClauses = []clause{
 		check: recordedFirst,
 	},
 	{
+		group: "Decision", name: "is recorded in a way that serves to follow it",
+		text:  "the Baseline of a record can be older than that of the Started that Request returns, if something changed between the two; either serves",
+		needs: []Capability{API},
+		check: recordServes,
+	},
+	{
 		group: "Decision", name: "that cannot be recorded starts nothing",
 		text:  "an error of Record starts nothing, and stays reachable",
 		check: recordFails,
@@ -175,8 +181,48 @@ func recordedFirst(ctx context.Context, e *env) error {
 	if err := s.rightStarted(ctx, ask, records[0].started); err != nil {
 		return fmt.Errorf("the operation that Record was given: %w", err)
 	}
-	if records[0].started.Baseline != started.Baseline || records[0].started.Outcome != started.Outcome {
+	if records[0].started.Outcome != started.Outcome {
 		return fmt.Errorf("Record was given %+v, and Request returned %+v", records[0].started, started)
+	}
+	return nil
+}
+
+// recordServes follows one operation by its record and another by what Request returned, each with a change of the applier between the
+// two that means nothing.
+func recordServes(ctx context.Context, e *env) error {
+	s, err := e.subject(ctx)
+	if err != nil {
+		return err
+	}
+	for _, by := range []string{"the record", "what Request returned"} {
+		commit, err := s.Push(ctx)
+		if err != nil {
+			return err
+		}
+		var record *applier.Started
+		started, err := s.request(ctx, commit, func(a *applier.Ask) {
+			a.Record = func(ctx context.Context, started applier.Started) error {
+				var err error
+				record, err = recorded(started)
+				return errors.Join(err, s.annotate(ctx, "appliertest/changed", a.Token))
+			}
+		})
+		if err != nil {
+			return fmt.Errorf("an annotation of the applier changed after Record: %w", err)
+		}
+		if by == "the record" {
+			if err := s.restart(); err != nil {
+				return err
+			}
+			started = *record
+		}
+		end, err := s.follow(ctx, &started)
+		if err == nil && (end.State != applier.StateSucceeded || end.AppliedCommit != commit) {
+			err = fmt.Errorf("an annotation of the applier changed after Record, and the operation ended %+v", end)
+		}
+		if err := errors.Join(err, s.truthful(ctx, started, end), s.settled(ctx)); err != nil {
+			return fmt.Errorf("followed by %s: %w", by, err)
+		}
 	}
 	return nil
 }

@@ -41,7 +41,7 @@ var foreignClauses = []clause{
 	},
 	{
 		group: "Foreign", name: "operations are not replaced",
-		text:  "an operation that somebody else started is never written over: a request that may not wait returns an error and starts nothing",
+		text:  "an operation that somebody else started is never written over: a request that may not wait is ErrBusy, or refused (ErrNotHeld), and starts nothing",
 		needs: []Capability{API, ForeignOperation},
 		check: foreignOperationStays,
 	},
@@ -85,7 +85,7 @@ func (s *subject) undergo(ctx context.Context, client applier.Client, commit str
 	if begun.Outcome == applier.OutcomeCurrent {
 		return ask, nil, end, errors.New("Request answers Current for a commit that is not applied")
 	}
-	end, err = s.followWith(ctx, client, &begun, nil)
+	end, err = s.pursue(ctx, client, &begun, stored(s.starts(ask.Token)) > 0)
 	if err == nil && stored(s.starts(ask.Token)) > 1 {
 		err = errors.New("the operation was started twice")
 	}
@@ -96,7 +96,7 @@ func foreignDeletion(ctx context.Context, e *env) error {
 	strike := func(s *subject, _ *request) fault {
 		return fault{before: s.remove}
 	}
-	return e.sweep(ctx, "deleted", nil, strike, func(ctx context.Context, s *subject, h *hit) error {
+	return e.sweep(ctx, sweep{what: "deleted", strike: strike, fresh: true, flow: func(ctx context.Context, s *subject, h *hit) error {
 		commit, err := s.Push(ctx)
 		if err != nil {
 			return err
@@ -111,7 +111,7 @@ func foreignDeletion(ctx context.Context, e *env) error {
 			}
 		}
 		return s.stillGone(ctx)
-	})
+	}})
 }
 
 func foreignReplacement(ctx context.Context, e *env) error {
@@ -126,7 +126,7 @@ func foreignReplacement(ctx context.Context, e *env) error {
 			return err
 		}}
 	}
-	return e.sweep(ctx, "replaced", nil, strike, func(ctx context.Context, s *subject, h *hit) error {
+	return e.sweep(ctx, sweep{what: "replaced", strike: strike, fresh: true, flow: func(ctx context.Context, s *subject, h *hit) error {
 		was, err := s.object(ctx)
 		if err != nil {
 			return err
@@ -159,12 +159,12 @@ func foreignReplacement(ctx context.Context, e *env) error {
 			return fmt.Errorf("the object that took the applier's place was written to:\nit was %s\nit is  %s", show(replacement), show(now))
 		}
 		return nil
-	})
+	}})
 }
 
 func foreignRetargeting(ctx context.Context, e *env) error {
 	strike := func(s *subject, _ *request) fault { return fault{before: s.Retarget} }
-	return e.sweep(ctx, "pointed elsewhere", nil, strike, func(ctx context.Context, s *subject, h *hit) error {
+	return e.sweep(ctx, sweep{what: "pointed elsewhere", strike: strike, fresh: true, flow: func(ctx context.Context, s *subject, h *hit) error {
 		commit, err := s.Push(ctx)
 		if err != nil {
 			return err
@@ -183,12 +183,13 @@ func foreignRetargeting(ctx context.Context, e *env) error {
 			return nil
 		}
 		return s.settled(ctx)
-	})
+	}})
 }
 
 func foreignHands(ctx context.Context, e *env) error {
-	for i := range e.harness.New(e.t).Hands {
-		if err := e.foreignHand(ctx, i); err != nil {
+	e.untouched = e.applier()
+	for i, hand := range e.untouched.Hands {
+		if err := e.foreignHand(ctx, i, hand.Name); err != nil {
 			return err
 		}
 	}
@@ -196,10 +197,9 @@ func foreignHands(ctx context.Context, e *env) error {
 }
 
 // foreignHand sweeps one of the hands over an operation.
-func (e *env) foreignHand(ctx context.Context, i int) error {
-	name := e.harness.New(e.t).Hands[i].Name
+func (e *env) foreignHand(ctx context.Context, i int, name string) error {
 	strike := func(s *subject, _ *request) fault { return fault{before: s.Hands[i].Act} }
-	return e.sweep(ctx, fmt.Sprintf("with %q just before", name), nil, strike, func(ctx context.Context, s *subject, h *hit) error {
+	return e.sweep(ctx, sweep{what: fmt.Sprintf("with %q just before", name), strike: strike, flow: func(ctx context.Context, s *subject, h *hit) error {
 		commit, err := s.Push(ctx)
 		if err != nil {
 			return err
@@ -232,7 +232,7 @@ func (e *env) foreignHand(ctx context.Context, i int) error {
 			return fmt.Errorf("the next commit: %w", err)
 		}
 		return nil
-	})
+	}})
 }
 
 func foreignOperationStays(ctx context.Context, e *env) error {
@@ -255,8 +255,12 @@ func foreignOperationStays(ctx context.Context, e *env) error {
 	s.wire.forget()
 	ask, noted := s.ask(commit, func(a *applier.Ask) { a.Wait = -1 })
 	_, err = s.client.Request(ctx, s.Ref, ask)
-	if err == nil {
+	switch {
+	case err == nil:
 		return errors.New("somebody else's operation is in progress, the request may not wait, and it returned no error")
+	case errors.Is(err, applier.ErrNotHeld):
+	case !errors.Is(err, applier.ErrBusy) || applier.IsPermanent(err):
+		return fmt.Errorf("somebody else's operation is in progress, and Request's error is not ErrBusy, or is permanent: %w", err)
 	}
 	if wrong := errors.Join(s.names(err.Error(), s.Ref), s.untouched("while somebody else's operation is in progress")); wrong != nil {
 		return wrong

@@ -28,6 +28,12 @@ var holderClauses = []clause{
 		check: holderRefusesNotHeld,
 	},
 	{
+		group: "Holder", name: "is busy while an operation runs",
+		text:  "an operation in progress that did not end while the request waited is ErrBusy, not permanent; nothing is started",
+		needs: []Capability{Holder, PushStuck},
+		check: holderIsBusy,
+	},
+	{
 		group: "Holder", name: "tells an applier that does not exist",
 		text:  "Suspend and Suspension give a VerdictError with ReasonApplierNotFound, and create nothing; Release has nothing to do",
 		needs: []Capability{Holder},
@@ -184,6 +190,39 @@ func holderWhileRunning(ctx context.Context, e *env) error {
 	}
 	_, err = s.follow(ctx, &started)
 	return errors.Join(err, s.settled(ctx))
+}
+
+func holderIsBusy(ctx context.Context, e *env) error {
+	s, err := e.subject(ctx)
+	if err != nil {
+		return err
+	}
+	commit, release, err := s.stuck(ctx)
+	if err != nil {
+		return err
+	}
+	started, err := s.request(ctx, commit)
+	if err != nil {
+		return err
+	}
+	ask, noted := s.ask(commit, func(a *applier.Ask) { a.Wait = -1 })
+	_, refused := s.client.Request(ctx, s.Ref, ask)
+	if err := release(); err != nil {
+		return err
+	}
+	switch {
+	case refused == nil:
+		return errors.New("an operation has the applier resumed, the request may not wait, and it returned no error")
+	case !errors.Is(refused, applier.ErrBusy) || applier.IsPermanent(refused):
+		return fmt.Errorf("an operation has the applier resumed, and Request's error is not ErrBusy, or is permanent: %w", refused)
+	case len(noted.records()) > 0:
+		return errors.New("Record was called while an operation has the applier resumed")
+	}
+	end, err := s.follow(ctx, &started)
+	if err == nil && end.AppliedCommit != commit {
+		err = fmt.Errorf("a second request came while it ran, and the operation ended %+v", end)
+	}
+	return errors.Join(s.names(refused.Error(), s.Ref), err, s.settled(ctx))
 }
 
 func holderOverdue(ctx context.Context, e *env) error {

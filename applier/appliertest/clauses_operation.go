@@ -45,7 +45,7 @@ var operationClauses = []clause{
 	},
 	{
 		group: "Operation", name: "that was never started is Failed",
-		text:  "a Recovered operation whose starting write was never made is Failed, and is not started by following it",
+		text:  "a Recovered operation whose starting write was never made is Failed, at the latest when it is Overdue, and is not started by following it",
 		check: operationNeverStarted,
 	},
 	{
@@ -53,6 +53,12 @@ var operationClauses = []clause{
 		text:  "an error of Progress says nothing about the operation, and the Progress beside it is empty; it names the applier and keeps the API server's error",
 		needs: []Capability{API},
 		check: progressErrors,
+	},
+	{
+		group: "Operation", name: "of another backend is refused",
+		text:  "an operation that is none of this backend's is a permanent error, and nothing is written for it",
+		needs: []Capability{API},
+		check: operationOfAnother,
 	},
 	{
 		group: "Operation", name: "reports an applier that is gone as an end",
@@ -73,21 +79,15 @@ var operationClauses = []clause{
 	},
 }
 
-// order is the order of states; an operation never goes back.
-var order = []applier.State{applier.StateRequested, applier.StateRunning, applier.StateSettling, applier.StateSucceeded, applier.StateFailed}
+// states are the states that a Progress may report before its end.
+var states = []applier.State{applier.StateRequested, applier.StateRunning, applier.StateSettling}
 
-// forward returns how the reports of an operation are out of order.
-func forward(seen []applier.Progress) error {
-	at := -1
+// known returns the first report that is none.
+func known(seen []applier.Progress) error {
 	for _, p := range seen {
-		now := slices.Index(order, p.State)
-		if now < 0 {
+		if !p.State.Ended() && !slices.Contains(states, p.State) {
 			return fmt.Errorf("Progress reports the state %q, which is none", p.State)
 		}
-		if now < at {
-			return fmt.Errorf("the operation went back from %s to %s", order[at], p.State)
-		}
-		at = now
 	}
 	return nil
 }
@@ -117,7 +117,7 @@ func operationSucceeds(ctx context.Context, e *env) error {
 	case end.SuspendToken != started.SuspendToken:
 		return fmt.Errorf("the SuspendToken of the end is %q, and that of Started %q", end.SuspendToken, started.SuspendToken)
 	}
-	return errors.Join(forward(seen), s.truthful(ctx, started, end), s.settled(ctx))
+	return errors.Join(known(seen), s.truthful(ctx, started, end), s.settled(ctx))
 }
 
 func operationIsPolled(ctx context.Context, e *env) error {
@@ -285,9 +285,13 @@ func operationNeverStarted(ctx context.Context, e *env) error {
 		return err
 	}
 	died := errors.New("the process ends here")
-	var record applier.Started
+	var record *applier.Started
 	ask, _ := s.ask(commit, func(a *applier.Ask) {
-		a.Record = func(_ context.Context, started applier.Started) error { record = started; return died }
+		a.Record = func(_ context.Context, started applier.Started) error {
+			var err error
+			record, err = recorded(started)
+			return errors.Join(err, died)
+		}
 	})
 	if _, err := s.client.Request(ctx, s.Ref, ask); !errors.Is(err, died) {
 		return fmt.Errorf("Record returned an error, and Request returned another: %w", told(err))
@@ -295,13 +299,12 @@ func operationNeverStarted(ctx context.Context, e *env) error {
 	if err := s.restart(); err != nil {
 		return err
 	}
-	record.Recovered = true
-	return s.neverStarted(ctx, &record, before)
+	return s.neverStarted(ctx, record, before)
 }
 
 // neverStarted returns how following an operation breaks the law whose starting write was never made.
 func (s *subject) neverStarted(ctx context.Context, started *applier.Started, before string) error {
-	end, err := s.follow(ctx, started)
+	end, err := s.pursue(ctx, s.client, started, false)
 	if err != nil {
 		return err
 	}
@@ -312,7 +315,7 @@ func (s *subject) neverStarted(ctx context.Context, started *applier.Started, be
 }
 
 func progressErrors(ctx context.Context, e *env) error {
-	return e.sweep(ctx, "with a 500", nil, answers(internalError), func(ctx context.Context, s *subject, h *hit) error {
+	return e.sweep(ctx, sweep{what: "with a 500", strike: answers(internalError), flow: func(ctx context.Context, s *subject, h *hit) error {
 		commit, err := s.Push(ctx)
 		if err != nil {
 			return err
@@ -345,7 +348,26 @@ func progressErrors(ctx context.Context, e *env) error {
 			}
 			return err
 		})
-	})
+	}})
+}
+
+func operationOfAnother(ctx context.Context, e *env) error {
+	s, err := e.subject(ctx)
+	if err != nil {
+		return err
+	}
+	s.wire.forget()
+	started := applier.Started{Outcome: "AskedOfSomethingElse", Token: applier.NewToken(), Commit: strings.Repeat("a", 40), Recovered: true}
+	p, err := s.client.Progress(ctx, s.Ref, &started)
+	switch {
+	case err == nil:
+		return fmt.Errorf("the outcome of the operation is that of no backend, and Progress reports %+v", p)
+	case !applier.IsPermanent(err):
+		return fmt.Errorf("the error of Progress is not permanent: %w", err)
+	case p != applier.Progress{}:
+		return fmt.Errorf("Progress returned an error, and beside it %+v", p)
+	}
+	return errors.Join(s.names(err.Error(), s.Ref), s.untouched("for an operation of another backend"))
 }
 
 func progressGone(ctx context.Context, e *env) error {

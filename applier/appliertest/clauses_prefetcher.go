@@ -93,7 +93,7 @@ func consumersListed(ctx context.Context, e *env) error {
 
 func consumersUnknown(ctx context.Context, e *env) error {
 	which := func(_ *subject, r *request) bool { return r.verb == "list" || r.verb == "get" }
-	return e.sweep(ctx, "with a 500", which, answers(internalError), func(ctx context.Context, s *subject, h *hit) error {
+	return e.sweep(ctx, sweep{what: "with a 500", which: which, strike: answers(internalError), flow: func(ctx context.Context, s *subject, h *hit) error {
 		strikes := s.wire.pause()
 		prefetcher, source, err := s.source(ctx)
 		if err != nil {
@@ -112,7 +112,7 @@ func consumersUnknown(ctx context.Context, e *env) error {
 			return fmt.Errorf("the API server's error is not in that of Consumers: %w", err)
 		}
 		return nil
-	})
+	}})
 }
 
 func prefetches(ctx context.Context, e *env) error {

@@ -194,7 +194,7 @@ func validateMayNotWrite(ctx context.Context, e *env) error {
 }
 
 func validateCheckFailed(ctx context.Context, e *env) error {
-	return e.sweep(ctx, "with a 500", nil, answers(internalError), func(ctx context.Context, s *subject, h *hit) error {
+	return e.sweep(ctx, sweep{what: "with a 500", strike: answers(internalError), flow: func(ctx context.Context, s *subject, h *hit) error {
 		verdict := s.client.Validate(ctx, s.Ref)
 		if h.request() == nil {
 			return nil
@@ -206,7 +206,7 @@ func validateCheckFailed(ctx context.Context, e *env) error {
 			return fmt.Errorf("Verdict.Err does not hold the API server's error: %w", verdict.Err)
 		}
 		return nil
-	})
+	}})
 }
 
 func validateSeesNewSource(ctx context.Context, e *env) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -59,6 +60,12 @@ var watcherClauses = []clause{
 		text:  "Progress reads what s.Observed shows instead of asking the API server, and clears it",
 		needs: []Capability{Watcher, API},
 		check: progressReadsObserved,
+	},
+	{
+		group: "Watcher", name: "takes nothing that came before its own write for an end",
+		text:  "Observed can be older than the client's own last write: what it shows is then no end of the operation",
+		needs: []Capability{Watcher, API},
+		check: observedIsOld,
 	},
 }
 
@@ -304,3 +311,74 @@ func progressReadsObserved(ctx context.Context, e *env) error {
 	}
 	return nil
 }
+
+// observedIsOld shows Progress, after each write that the client makes to the applier, what stood before that write, as a
+// watch does that lags behind.
+func observedIsOld(ctx context.Context, e *env) error {
+	s, err := e.subject(ctx)
+	if err != nil {
+		return err
+	}
+	first, err := s.Push(ctx)
+	if err == nil {
+		err = s.succeed(ctx, first)
+	}
+	if err != nil {
+		return err
+	}
+	var mu sync.Mutex
+	var old *unstructured.Unstructured
+	s.wire.on(func(r *request) fault {
+		if !s.touched(r) {
+			return fault{}
+		}
+		return fault{before: func(ctx context.Context) error {
+			object, err := s.object(ctx)
+			mu.Lock()
+			defer mu.Unlock()
+			old = object
+			return err
+		}}
+	})
+	commit, err := s.Push(ctx)
+	if err != nil {
+		return err
+	}
+	started, err := s.request(ctx, commit)
+	if err != nil {
+		return err
+	}
+	// A client that writes once more for what it is shown is shown what stood before that, too; more than this is a loop of its own.
+	shown := 0
+	return s.until(ctx, func() error {
+		mu.Lock()
+		lagging := old
+		old = nil
+		mu.Unlock()
+		if lagging != nil && shown < maxOld {
+			shown++
+			started.Observed = lagging
+		}
+		p, err := s.client.Progress(ctx, s.Ref, &started)
+		switch {
+		case err != nil:
+			return fmt.Errorf("Progress: %w", err)
+		case !p.State.Ended():
+			return fmt.Errorf("the operation did not end: %+v", p)
+		case p.State != applier.StateSucceeded || p.AppliedCommit != commit:
+			err = fmt.Errorf("nothing was wrong, and the operation ended %+v", p)
+		default:
+			err = errors.Join(s.truthful(ctx, started, p), s.settled(ctx))
+		}
+		switch {
+		case err != nil && lagging != nil:
+			return stop(fmt.Errorf("Progress was shown what stood before the client's own write (resourceVersion %s): %w", lagging.GetResourceVersion(), err))
+		case err != nil:
+			return stop(err)
+		}
+		return nil
+	})
+}
+
+// maxOld is how often Progress is shown something old.
+const maxOld = 5

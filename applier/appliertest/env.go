@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/gitops-applier/gitops-applier/applier"
 )
@@ -24,6 +25,17 @@ import (
 type env struct {
 	t       testing.TB
 	harness Harness
+	// untouched is an applier that was made and not used yet.
+	untouched *Applier
+}
+
+// applier makes an applier, unless there is one that nothing was done to.
+func (e *env) applier() *Applier {
+	if a := e.untouched; a != nil {
+		e.untouched = nil
+		return a
+	}
+	return e.harness.New(e.t)
 }
 
 // subject is one applier, and the process that asks it.
@@ -39,7 +51,7 @@ type subject struct {
 
 // subject makes an applier that is ready to be asked: one that is held, where its client holds.
 func (e *env) subject(ctx context.Context) (*subject, error) {
-	a := e.harness.New(e.t)
+	a := e.applier()
 	p, err := a.process()
 	if err != nil {
 		return nil, err
@@ -188,6 +200,29 @@ func (s *subject) released(ctx context.Context, let func(context.Context) error)
 // object reads the applier as it is in the cluster.
 func (s *subject) object(ctx context.Context) (*unstructured.Unstructured, error) {
 	return s.API.Resource(s.Resource).Namespace(s.Ref.Namespace).Get(ctx, s.Ref.Name, metav1.GetOptions{})
+}
+
+// annotate sets an annotation of the applier, as somebody else.
+func (s *subject) annotate(ctx context.Context, name, value string) error {
+	objects := s.API.Resource(s.Resource).Namespace(s.Ref.Namespace)
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		object, err := s.object(ctx)
+		if err != nil {
+			return err
+		}
+		annotations := object.GetAnnotations()
+		if annotations == nil {
+			annotations = make(map[string]string)
+		}
+		annotations[name] = value
+		object.SetAnnotations(annotations)
+		_, err = objects.Update(ctx, object, metav1.UpdateOptions{})
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("the suite cannot annotate the applier: %w", err)
+	}
+	return nil
 }
 
 // intent returns what an object asks of its controller: all but its status and what the API server keeps of it.

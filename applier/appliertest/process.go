@@ -178,11 +178,27 @@ func (s *subject) follow(ctx context.Context, started *applier.Started) (applier
 func (s *subject) followWith(ctx context.Context, client applier.Client, started *applier.Started, report func(applier.Progress)) (applier.Progress, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.env.harness.Timeout)
 	defer cancel()
-	end, err := applier.Follower{PollInterval: pollInterval}.Follow(ctx, client, s.Ref, started, report)
+	end, err := follower.Follow(ctx, client, s.Ref, started, report)
 	if err != nil {
 		return end, fmt.Errorf("the operation did not end within %v; last seen %+v: %w", s.env.harness.Timeout, end, err)
 	}
 	return end, nil
+}
+
+// pursue follows an operation as a host does that gives up waiting where nothing happens: one whose starting write was not made
+// stands as requested for as long as it may, and ends once it is Overdue.
+func (s *subject) pursue(ctx context.Context, client applier.Client, started *applier.Started, made bool) (applier.Progress, error) {
+	if made || !started.Recovered && started.Unconfirmed == nil {
+		return s.followWith(ctx, client, started, nil)
+	}
+	waiting, cancel := context.WithTimeout(ctx, s.env.harness.Timeout/20)
+	defer cancel()
+	end, err := follower.Follow(waiting, client, s.Ref, started, nil)
+	if err == nil || ctx.Err() != nil {
+		return end, err
+	}
+	started.Overdue = true
+	return s.followWith(ctx, client, started, nil)
 }
 
 // apply asks for commit, follows the operation, and wants it to end as the truth is, whatever that is.

@@ -198,10 +198,12 @@ func (r *reference) request(ctx context.Context, ref types.NamespacedName, ask a
 		switch busy, err := r.ready(object); {
 		case err != nil:
 			return applier.Started{}, err
+		case busy && waited >= ask.Wait && r.is("an operation in progress is permanent"):
+			return applier.Started{}, applier.Permanent(applier.ErrBusy)
 		case busy && waited >= ask.Wait && !r.is("operations in progress are replaced"):
-			return applier.Started{}, errors.New("an operation is in progress")
+			return applier.Started{}, applier.ErrBusy
 		case busy && r.is("operations in progress are not waited for"):
-			return applier.Started{}, errors.New("an operation is in progress")
+			return applier.Started{}, applier.ErrBusy
 		case busy && !r.is("operations in progress are replaced"):
 			waited += 10 * time.Millisecond
 			pause(ctx, 10*time.Millisecond)
@@ -300,10 +302,12 @@ func (r *reference) ready(object *unstructured.Unstructured) (busy bool, err err
 	if r.synced {
 		return !handled, nil
 	}
-	held := suspended(object) && field(object, "spec", "manager") == manager && handled
+	ours := field(object, "spec", "manager") == manager
 	switch {
-	case held, r.is("nothing needs to be held"), r.is("operations in progress are replaced"):
+	case ours && suspended(object) && handled, r.is("nothing needs to be held"), r.is("operations in progress are replaced"):
 		return false, nil
+	case ours:
+		return true, nil
 	case r.is("not held is not permanent"):
 		return false, applier.ErrNotHeld
 	}
@@ -318,8 +322,11 @@ func (r *reference) started(object *unstructured.Unstructured, ask applier.Ask) 
 	if r.synced {
 		s.Outcome = applier.OutcomeSyncRequested
 	}
-	if r.is("the baseline is the whole object") {
+	switch {
+	case r.is("the baseline is the whole object"):
 		s.Baseline = fmt.Sprintf("%2000s", s.Baseline)
+	case r.is("the baseline is to be that of the write"):
+		s.Baseline = object.GetResourceVersion()
 	}
 	return s
 }
@@ -352,6 +359,9 @@ func (r *reference) decide(ctx context.Context, ask applier.Ask, s applier.Start
 func (r *reference) start(ctx context.Context, ref types.NamespacedName, object *unstructured.Unstructured, ask applier.Ask, s applier.Started) error {
 	return r.update(ctx, ref, object, func(spec map[string]any) {
 		spec["token"], spec["commit"] = s.Token, ask.Commit
+		if r.is("the baseline is to be that of the write") {
+			spec["baseline"] = object.GetResourceVersion()
+		}
 		if r.is("the token is made up") {
 			spec["token"] = "made-up-" + applier.NewToken()
 		}

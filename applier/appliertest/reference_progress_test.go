@@ -19,6 +19,9 @@ import (
 type consumer = fluxmeta.NamespacedObjectKindReference
 
 func (r *reference) Progress(ctx context.Context, ref types.NamespacedName, s *applier.Started) (applier.Progress, error) {
+	if s.Outcome != applier.OutcomeResumed && s.Outcome != applier.OutcomeSyncRequested && !r.is("any operation is followed") {
+		return applier.Progress{}, r.errorf(ref, applier.Permanent(errors.New("the operation is another backend's")))
+	}
 	r.state.Lock()
 	known := r.state.known[s.Token]
 	if r.is("Progress remembers the applier") && known {
@@ -35,8 +38,12 @@ func (r *reference) Progress(ctx context.Context, ref types.NamespacedName, s *a
 	if r.is("only Observed is read") && object == nil {
 		return applier.Progress{State: applier.StateRunning}, nil
 	}
-	if object != nil && s.SuspendToken != "" && field(object, "spec", "token") != s.SuspendToken {
-		object = nil // It may be older than our own suspend.
+	switch {
+	case object == nil || r.seen(object, latest(s)):
+	case r.is("Observed is always new") && field(object, "spec", "token") == field(object, "status", "handled"):
+		return r.end(object, s), nil
+	default:
+		object = nil // It may be older than our own last write.
 	}
 	if object == nil || r.is("Observed is not read") || r.is("Progress remembers the applier") {
 		var err error
@@ -58,6 +65,14 @@ func (r *reference) Progress(ctx context.Context, ref types.NamespacedName, s *a
 	return progress, nil
 }
 
+// latest is the token of the last write.
+func latest(s *applier.Started) string {
+	if s.SuspendToken != "" {
+		return s.SuspendToken
+	}
+	return s.Token
+}
+
 func (r *reference) progress(ctx context.Context, ref types.NamespacedName, object *unstructured.Unstructured, s *applier.Started) (applier.Progress, error) {
 	if s.UID != "" && object.GetUID() != s.UID && !r.is("writes are not guarded") {
 		return applier.Progress{State: applier.StateFailed, Reason: applier.ReasonReplaced}, nil
@@ -68,6 +83,12 @@ func (r *reference) progress(ctx context.Context, ref types.NamespacedName, obje
 	lost := !r.seen(object, s.Token)
 	if lost && s.SuspendToken == "" && (s.Recovered && r.is("a recovered operation is started") || s.Unconfirmed != nil && r.is("an unconfirmed operation is started")) {
 		return applier.Progress{State: applier.StateRequested}, r.start(ctx, ref, object, applier.Ask{Commit: s.Commit}, *s)
+	}
+	switch {
+	case r.is("the baseline is to be that of the write") && field(object, "spec", "baseline") != s.Baseline:
+		return applier.Progress{State: applier.StateFailed, Reason: applier.ReasonInterrupted}, nil
+	case lost && s.Recovered && r.is("a lost operation never ends"):
+		return applier.Progress{State: applier.StateRequested}, nil
 	}
 	if lost && r.is("only our own token counts") {
 		return applier.Progress{State: applier.StateRunning}, nil

@@ -30,6 +30,9 @@ func Run(t *testing.T, harness Harness) {
 	t.Run("clauses", func(t *testing.T) {
 		for _, group := range groups() {
 			t.Run(group, func(t *testing.T) {
+				if harness.Parallel {
+					t.Parallel()
+				}
 				for _, c := range clauses {
 					if c.group == group {
 						c.run(t, harness, &unchecked)
@@ -121,6 +124,7 @@ func (e *env) lacks(needs []Capability) ([]Capability, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the harness makes no client: %w", err)
 	}
+	e.untouched = a
 	var missing []Capability
 	for _, need := range needs {
 		if !a.can(client, need) {

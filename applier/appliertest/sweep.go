@@ -14,24 +14,41 @@ import (
 // maxRequests is more requests than one operation can need.
 const maxRequests = 500
 
-// sweep runs flow once for every request that it makes, each time on a fresh applier, and strikes that request. It finds
-// the requests by counting them: it ends with the first run that makes fewer. Only the requests that which
-// selects count; nil selects all.
-func (e *env) sweep(ctx context.Context, what string, which func(*subject, *request) bool, strike func(*subject, *request) fault, flow func(context.Context, *subject, *hit) error) error {
+// sweep runs a flow once for every request that it makes, and strikes that request.
+type sweep struct {
+	// what says in a failure what was done to the request.
+	what string
+	// which selects the requests that count. Nil selects all.
+	which  func(*subject, *request) bool
+	strike func(*subject, *request) fault
+	flow   func(ctx context.Context, s *subject, h *hit) error
+	// fresh takes another applier for each run, where a run leaves the applier unfit for the next. Otherwise a new process asks the
+	// same applier each time.
+	fresh bool
+}
+
+// sweep finds the requests by counting them: it ends with the first run that makes fewer.
+func (e *env) sweep(ctx context.Context, w sweep) error {
+	var s *subject
 	for n := 1; n <= maxRequests; n++ {
-		s, err := e.subject(ctx)
+		var err error
+		if s == nil || w.fresh {
+			s, err = e.subject(ctx)
+		} else {
+			err = s.restart()
+		}
 		if err != nil {
 			return err
 		}
 		h := &hit{acted: make(chan struct{})}
 		count := 0
 		s.wire.on(func(r *request) fault {
-			if which != nil && !which(s, r) || !h.count(&count, n, r) {
+			if w.which != nil && !w.which(s, r) || !h.count(&count, n, r) {
 				return fault{}
 			}
-			return h.acting(strike(s, r))
+			return h.acting(w.strike(s, r))
 		})
-		err = flow(ctx, s, h)
+		err = w.flow(ctx, s, h)
 		switch r := h.request(); {
 		case r == nil && err != nil:
 			return fmt.Errorf("with nothing wrong: %w", err)
@@ -40,7 +57,7 @@ func (e *env) sweep(ctx context.Context, what string, which func(*subject, *requ
 		case r == nil:
 			return nil
 		case err != nil:
-			return fmt.Errorf("%s at %v: %w", what, r, err)
+			return fmt.Errorf("%s at %v: %w", w.what, r, err)
 		}
 	}
 	return fmt.Errorf("the operation took more than %d requests", maxRequests)
@@ -133,11 +150,12 @@ func (s *subject) persist(ctx context.Context, commit string) error {
 		if started.Outcome == applier.OutcomeCurrent {
 			return errors.New("Request answers Current for a commit that is not applied")
 		}
-		end, err := s.follow(ctx, &started)
+		made := stored(s.starts(ask.Token))
+		end, err := s.pursue(ctx, s.client, &started, made > 0)
 		if err != nil {
 			return err
 		}
-		made := stored(s.starts(ask.Token))
+		made = stored(s.starts(ask.Token))
 		switch err := errors.Join(s.truthful(ctx, started, end), s.settled(ctx)); {
 		case err != nil:
 			return err
@@ -149,6 +167,9 @@ func (s *subject) persist(ctx context.Context, commit string) error {
 			return fmt.Errorf("the operation was started and nothing kept it from being applied, and it ended %+v", end)
 		}
 		last = fmt.Errorf("the operation ended %+v", end)
+		if !end.AskAgain() {
+			return fmt.Errorf("the operation was not started, and its end does not say that it may be asked for again: %w", last)
+		}
 	}
 	return fmt.Errorf("the commit is not applied after three attempts: %w", last)
 }
