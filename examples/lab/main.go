@@ -26,6 +26,7 @@ var commands = []command{
 	{"up", "build what is missing, start everything, and stop it on Ctrl-C", up},
 	{"build", "build what is missing and end; go test does it too, but has a timeout", build},
 	{"bench", "measure operations beside what the controllers take themselves", measure},
+	{"conformance", "run the conformance suite in memory and here, and list both side by side", conformance},
 	{"schemas", "write the OpenAPI schemas that the API server publishes", schemas},
 }
 
@@ -60,7 +61,7 @@ func run(ctx context.Context, out io.Writer, args []string) error {
 func usage(to io.Writer) {
 	fmt.Fprint(to, "Usage: go -C examples/lab run . COMMAND [-h]\n\n")
 	for _, c := range commands {
-		fmt.Fprintf(to, "  %-8s %s\n", c.name, c.about)
+		fmt.Fprintf(to, "  %-11s %s\n", c.name, c.about)
 	}
 	fmt.Fprintln(to)
 }
