@@ -83,7 +83,7 @@ func TestFourAnswersStayFour(t *testing.T) {
 		applier.AbsenceForbidden: {apierrors.NewForbidden(apps, "a", nil)},
 		applier.AbsenceUnknown: {
 			io.EOF, context.Canceled, apierrors.NewInternalError(io.EOF), apierrors.NewConflict(apps, "a", nil),
-			apierrors.NewTooManyRequests("slow", 1), apierrors.NewGone("old"), apierrors.NewServiceUnavailable("no"), apierrors.NewUnauthorized("expired"),
+			apierrors.NewTooManyRequests("slow", 1), apierrors.NewResourceExpired("old"), apierrors.NewServiceUnavailable("no"), apierrors.NewUnauthorized("expired"),
 		},
 	} {
 		for _, err := range errs {

@@ -1,7 +1,6 @@
 package applier_test
 
 import (
-	"regexp"
 	"sync"
 	"testing"
 	"time"
@@ -18,9 +17,9 @@ func TestATokenIsATimeAndARandomSuffix(t *testing.T) {
 
 	token := tokens()
 
-	assert.Regexp(t, regexp.MustCompile(`^2026-01-02T15:04:05\.000000006Z-[0-9a-f]{16}$`), token)
-	assert.Regexp(t, regexp.MustCompile(`^2026-01-02T15:04:05\.000000007Z-[0-9a-f]{16}$`), tokens(), "a clock that stands still")
-	assert.Regexp(t, regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z-[0-9a-f]{16}$`), applier.NewToken())
+	assert.Regexp(t, `^2026-01-02T15:04:05\.000000006Z-[0-9a-f]{16}$`, token)
+	assert.Regexp(t, `^2026-01-02T15:04:05\.000000007Z-[0-9a-f]{16}$`, tokens(), "a clock that stands still")
+	assert.Regexp(t, `^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z-[0-9a-f]{16}$`, applier.NewToken())
 	assert.NotEqual(t, token, applier.NewTokens(func() time.Time { return time.Date(2026, 1, 2, 16, 4, 5, 6, zone) })(), "two processes of one time")
 }
 

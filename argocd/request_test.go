@@ -42,11 +42,13 @@ func newWorld(t *testing.T, options Options, changes ...change) *world {
 // change is what somebody else does to the Application.
 func (w *world) change(t *testing.T, changes ...change) {
 	t.Helper()
-	u := w.get(t)
+	o, err := w.Tracker().Get(applications, ref.Namespace, ref.Name)
+	assert.NoError(t, err)
+	u := o.(*unstructured.Unstructured).DeepCopy()
 	for _, change := range changes {
 		change(u.Object)
 	}
-	require.NoError(t, w.Tracker().Update(applications, u, ref.Namespace))
+	assert.NoError(t, w.Tracker().Update(applications, u, ref.Namespace))
 }
 
 func (w *world) get(t *testing.T) *unstructured.Unstructured {

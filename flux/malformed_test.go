@@ -365,7 +365,9 @@ func TestABackendWithBadOptionsMakesNoClient(t *testing.T) {
 		require.ErrorContains(t, backend.Err, says)
 		made, err := backend.New("prod", c.dynamic)
 		require.ErrorContains(t, err, says)
-		assert.True(t, made == nil, "no nil *Client in an interface")
+		if made != nil {
+			t.Error("a nil *Client in an interface")
+		}
 		_, err = applier.NewBackends(backend)
 		require.ErrorContains(t, err, says)
 	}
@@ -375,6 +377,6 @@ func TestABackendWithBadOptionsMakesNoClient(t *testing.T) {
 	require.NoError(t, err)
 	made, err := backends.Client(Kind, "prod", c.dynamic)
 	require.NoError(t, err)
-	assert.True(t, made.Validate(t.Context(), app).Reason == applier.ReasonSucceeded)
+	assert.Equal(t, applier.ReasonSucceeded, made.Validate(t.Context(), app).Reason)
 	assert.Zero(t, server.writes.Load())
 }

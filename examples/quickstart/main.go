@@ -1,7 +1,7 @@
 // Command quickstart shows the main job: it holds a Flux Kustomization, pushes a commit, asks for it to be applied, and prints each
 // step of the operation until it has ended and the Kustomization is suspended again.
 //
-//	quickstart
+//	quickstart    (on an embedded cluster)
 //	quickstart -kubeconfig FILE [-kustomization NAMESPACE/NAME] [-broken | -commit HASH] [-release]
 //
 // Without a flag it runs on an embedded cluster with a simulated Flux, and shows a commit that is applied and one that fails.
