@@ -11,11 +11,12 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// AccessCheck reports whether the identity that writes may do what attributes say. An error is a check that got no answer.
+// AccessCheck reports whether the identity that writes may do what attributes say. An error is a check that got no
+// answer.
 type AccessCheck func(ctx context.Context, attributes authorizationv1.ResourceAttributes) (bool, error)
 
-// SelfSubjectAccessCheck returns an AccessCheck that asks the API server behind client by a SelfSubjectAccessReview, and so
-// is answered for the identity that client is.
+// SelfSubjectAccessCheck returns an AccessCheck that asks the API server behind client by a SelfSubjectAccessReview,
+// and so is answered for the identity that client is.
 func SelfSubjectAccessCheck(client dynamic.Interface) AccessCheck {
 	resource := client.Resource(authorizationv1.SchemeGroupVersion.WithResource("selfsubjectaccessreviews"))
 	return func(ctx context.Context, attributes authorizationv1.ResourceAttributes) (bool, error) {

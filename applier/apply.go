@@ -12,21 +12,23 @@ import (
 // settleTimeout bounds how long Apply goes on after its context ended to suspend again what it resumed.
 const settleTimeout = 10 * time.Second
 
-// Apply asks client to apply and follows the operation to its end: the shortest way from a commit to the knowledge that it
-// is applied. It makes ask.Token where that is empty, and reports each Progress to report, which may be nil and is called
-// on Apply's own goroutine.
+// Apply asks client to apply and follows the operation to its end: the shortest way from a commit to the knowledge
+// that it is applied. It makes ask.Token where that is empty, and reports each Progress to report, which may be nil
+// and is called on Apply's own goroutine.
 //
-// A nil error means that ask.Commit is applied, by this request or before it (reason Current). An ask without a commit is
-// refused. The errors are those of [Client.Request], an [OperationError] that is ErrFailed or ErrAppliedOther, and, once ctx ended, its
-// cause. With the latter, Apply has gone on for up to ten seconds to suspend a Flux Kustomization that it resumed; the
-// Progress tells how far it came, and an operation that did not end is named in the error. A host that must not lose it
-// then sets ask.Record and follows the recorded operation itself.
+// A nil error means that ask.Commit is applied, by this request or before it (reason Current). An ask without a
+// commit is refused. The errors are those of [Client.Request], an [OperationError] that is ErrFailed or
+// ErrAppliedOther, and, once ctx ended, its cause. With the latter, Apply has gone on for up to ten seconds to
+// suspend a Flux Kustomization that it resumed; the Progress tells how far it came, and an operation that did not end
+// is named in the error. A host that must not lose it then sets ask.Record and follows the recorded operation itself.
 func Apply(ctx context.Context, client Client, ref types.NamespacedName, ask Ask, report func(Progress)) (Progress, error) {
 	return Follower{}.Apply(ctx, client, ref, ask, report)
 }
 
 // Apply is the function Apply with the follower's poll interval.
-func (f Follower) Apply(ctx context.Context, client Client, ref types.NamespacedName, ask Ask, report func(Progress)) (Progress, error) {
+func (f Follower) Apply(
+	ctx context.Context, client Client, ref types.NamespacedName, ask Ask, report func(Progress),
+) (Progress, error) {
 	if ask.Token == "" {
 		ask.Token = NewToken()
 	}
@@ -38,7 +40,10 @@ func (f Follower) Apply(ctx context.Context, client Client, ref types.Namespaced
 		return Progress{}, err
 	}
 	if s.Outcome == OutcomeCurrent {
-		progress := Progress{State: StateSucceeded, Reason: ReasonCurrent, Message: DescribeCommit(ask.Commit) + " needs no apply", AppliedCommit: ask.Commit}
+		progress := Progress{
+			State: StateSucceeded, Reason: ReasonCurrent,
+			Message: DescribeCommit(ask.Commit) + " needs no apply", AppliedCommit: ask.Commit,
+		}
 		if report != nil {
 			report(progress)
 		}
@@ -52,7 +57,9 @@ func (f Follower) Apply(ctx context.Context, client Client, ref types.Namespaced
 }
 
 // settle suspends again what the operation s resumed, although ctx has ended.
-func (f Follower) settle(ctx context.Context, client Client, ref types.NamespacedName, s *Started, last Progress, report func(Progress), cause error) (Progress, error) {
+func (f Follower) settle(
+	ctx context.Context, client Client, ref types.NamespacedName, s *Started, last Progress, report func(Progress), cause error,
+) (Progress, error) {
 	if s.Outcome != OutcomeResumed {
 		return last, fmt.Errorf("%s: the operation %s goes on: %w", ref, s.Token, cause)
 	}
@@ -67,7 +74,8 @@ func (f Follower) settle(ctx context.Context, client Client, ref types.Namespace
 		progress = last
 	}
 	if s.SuspendToken == "" {
-		return progress, fmt.Errorf("%s: the operation %s could not be suspended again and may have left it resumed: %w", ref, s.Token, errors.Join(cause, err))
+		return progress, fmt.Errorf("%s: the operation %s could not be suspended again and may have left it resumed: %w",
+			ref, s.Token, errors.Join(cause, err))
 	}
 	return progress, fmt.Errorf("%s: the operation %s is suspended again, and its last run goes on: %w", ref, s.Token, cause)
 }

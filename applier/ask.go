@@ -71,10 +71,10 @@ type Ask struct {
 	// errs when it does not: a resume would race whoever is just suspending it. It is asked right
 	// before Record. Nil always holds. Only a Flux request that is not Live asks it.
 	Held func(ctx context.Context) error
-	// Record makes the operation durable and returns once it is. It gets the operation as it will be
-	// started, for the host to keep with the applier's reference and to hand to Progress after a restart, with Recovered set. It is
-	// called once, before the first write that may start the apply; an error starts nothing. If Request returns an error
-	// after it, the recorded operation was not started: withdraw the record. Nil records nothing: then nobody
+	// Record makes the operation durable and returns once it is. It gets the operation as it will be started, for the
+	// host to keep with the applier's reference and to hand to Progress after a restart, with Recovered set. It is
+	// called once, before the first write that may start the apply; an error starts nothing. If Request returns an
+	// error after it, the recorded operation was not started: withdraw the record. Nil records nothing: then nobody
 	// can follow the operation after a crash.
 	Record func(ctx context.Context, s Started) error
 }

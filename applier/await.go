@@ -13,10 +13,10 @@ import (
 // ErrObjectGone is an object that was deleted while it was awaited.
 var ErrObjectGone = errors.New("it no longer exists")
 
-// AwaitObject waits until done says so of one object, fails, or ctx ends, whose cause it then returns. It calls done with what
-// stands and with each change, by [WatchObject]; where the object may not be watched, with what it reads every poll
-// interval, DefaultPollInterval if that is zero. A read that gets no answer is made again. What done gets can be older than
-// what was read or written before. An object that is gone is ErrObjectGone.
+// AwaitObject waits until done says so of one object, fails, or ctx ends, whose cause it then returns. It calls done
+// with what stands and with each change, by [WatchObject]; where the object may not be watched, with what it reads
+// every poll interval, DefaultPollInterval if that is zero. A read that gets no answer is made again. What done gets
+// can be older than what was read or written before. An object that is gone is ErrObjectGone.
 //
 // It is for backends, which wait for more than an applier's own changes.
 func AwaitObject(ctx context.Context, resource dynamic.ResourceInterface, name string, poll time.Duration,

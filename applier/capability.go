@@ -16,8 +16,8 @@ type Holder interface {
 	//
 	// It cuts an operation in progress short: its run goes on to its end, and nothing runs after it.
 	//
-	// A VerdictError with ReasonSuspendOwnedElsewhere or ReasonApplierNotFound is permanent. ErrUnconfirmed is a write that
-	// may have been made, with the token that it carried: look at Suspension, or call again.
+	// A VerdictError with ReasonSuspendOwnedElsewhere or ReasonApplierNotFound is permanent. ErrUnconfirmed is a
+	// write that may have been made, with the token that it carried: look at Suspension, or call again.
 	Suspend(ctx context.Context, ref types.NamespacedName) (token string, err error)
 
 	// Suspension reads how the applier ref stands. An applier that does not exist is a VerdictError with
@@ -53,9 +53,9 @@ type Prefetcher interface {
 	// as shared.
 	Consumers(ctx context.Context, source types.NamespacedName) ([]fluxmeta.NamespacedObjectKindReference, error)
 
-	// Prefetch makes checked, the source of the applier ref whose consumers were looked at, fetch now, and returns without
-	// waiting for it. ErrNotPrefetched is a source that holds commit already; ErrPrefetchHeld is an applier that
-	// applies from another source now, whose consumers nobody looked at.
+	// Prefetch makes checked, the source of the applier ref whose consumers were looked at, fetch now, and returns
+	// without waiting for it. ErrNotPrefetched is a source that holds commit already; ErrPrefetchHeld is an applier
+	// that applies from another source now, whose consumers nobody looked at.
 	Prefetch(ctx context.Context, ref, checked types.NamespacedName, commit string) error
 }
 

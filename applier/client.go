@@ -29,10 +29,10 @@ type Client interface {
 	// Request starts one apply of ask.Commit and returns once the API server has stored the
 	// write that starts it, or may have: then Started.Unconfirmed says why that is not known.
 	//
-	// Before it writes, it checks that the applier still applies ask.Want and asks
-	// ask.Current; it calls ask.Record once, before the first write that may start the apply,
-	// and checks and asks again after it. Nothing is sent between the last ask.Current and that write. An operation in
-	// progress is waited for as long as ask.Wait says; whatever else is waited for (a fetch), as long as ctx allows. With a nil error, the caller follows the
+	// Before it writes, it checks that the applier still applies ask.Want and asks ask.Current; it calls ask.Record
+	// once, before the first write that may start the apply, and checks and asks again after it. Nothing is sent
+	// between the last ask.Current and that write. An operation in progress is waited for as long as ask.Wait says;
+	// whatever else is waited for (a fetch), as long as ctx allows. With a nil error, the caller follows the
 	// operation by Progress, unless the outcome is OutcomeCurrent.
 	//
 	// An error means that nothing was started, now or later:

@@ -7,8 +7,8 @@
 //
 // # One apply
 //
-// [Apply] is the shortest way. It asks, follows the operation that the request started, and returns once the applier's own
-// status says how it ended:
+// [Apply] is the shortest way. It asks, follows the operation that the request started, and returns once the
+// applier's own status says how it ended:
 //
 //	client, err := flux.New("prod", dynamicClient, flux.Options{FieldManager: "my-operator"})
 //	if err != nil {
@@ -35,8 +35,8 @@
 //
 // A decision can get stale while a request waits, so [Ask].Current is asked right before the write. A process can die
 // right after the write, so [Ask].Record is called right before it; after a restart, Progress follows the recorded
-// Started, which is then Recovered. An answer can get lost, so a write that may have been made is followed like one that was, with
-// Started.Unconfirmed set. An error of Request means that nothing was started and nothing will be.
+// Started, which is then Recovered. An answer can get lost, so a write that may have been made is followed like one
+// that was, with Started.Unconfirmed set. An error of Request means that nothing was started and nothing will be.
 //
 // # Words
 //
@@ -50,9 +50,10 @@
 //
 // # Errors
 //
-// Test with errors.Is for [ErrStale], [ErrBusy], [ErrNotHeld], [ErrSuspended], [ErrFailed], [ErrAppliedOther] and [ErrUnconfirmed], with
-// [IsPermanent] for what no retry can mend, and with [VerdictReason] for why a request was refused. Not found, not served,
-// forbidden and no answer are four different answers everywhere; [AbsenceOf] tells them apart.
+// Test with errors.Is for [ErrStale], [ErrBusy], [ErrNotHeld], [ErrSuspended], [ErrFailed], [ErrAppliedOther] and
+// [ErrUnconfirmed], with [IsPermanent] for what no retry can mend, and with [VerdictReason] for why a request was
+// refused. Not found, not served, forbidden and no answer are four different answers everywhere; [AbsenceOf] tells
+// them apart.
 //
 // # Writing a backend
 //

@@ -49,7 +49,8 @@ type OperationError struct {
 // Error returns what the applier reported.
 func (e *OperationError) Error() string {
 	if e.Progress.State == StateSucceeded {
-		return fmt.Sprintf("%v: asked for %s, applied %s: %s", ErrAppliedOther, DescribeCommit(e.Commit), e.Progress.AppliedRevision, e.Progress.Message)
+		return fmt.Sprintf("%v: asked for %s, applied %s: %s",
+			ErrAppliedOther, DescribeCommit(e.Commit), e.Progress.AppliedRevision, e.Progress.Message)
 	}
 	return fmt.Sprintf("%v: %s: %s", ErrFailed, e.Progress.Reason, e.Progress.Message)
 }
@@ -80,14 +81,14 @@ func IsPermanent(err error) bool {
 	return errors.As(err, &permanent)
 }
 
-// WriteError returns the error of a write to an API server, wrapped as ErrUnconfirmed when it does not say whether the write was made. It
-// returns nil for nil.
+// WriteError returns the error of a write to an API server, wrapped as ErrUnconfirmed when it does not say whether
+// the write was made. It returns nil for nil.
 //
-// An answer of 400 to 499 means that the write was not made. No answer at all (a lost connection, a
-// deadline), and an answer of 500 and above, leave it open: the server may have stored the object
-// before it failed. So does 408, which a proxy gives. Errors from before anything was sent, such as a refused connection or
-// a deadline in client-go's own rate limiter, count as no answer too: client-go resends a request by itself, and the
-// error of the last try does not tell what became of an earlier one.
+// An answer of 400 to 499 means that the write was not made. No answer at all (a lost connection, a deadline), and an
+// answer of 500 and above, leave it open: the server may have stored the object before it failed. So does 408, which
+// a proxy gives. Errors from before anything was sent, such as a refused connection or a deadline in client-go's own
+// rate limiter, count as no answer too: client-go resends a request by itself, and the error of the last try does not
+// tell what became of an earlier one.
 //
 // For the same reason an answer of 400 to 499 may be the echo of a write that was made, answered by 5xx, and sent again:
 // read the object again before you rely on it.
@@ -141,7 +142,8 @@ func AbsenceOf(err error) Absence {
 	}
 }
 
-// notFound tells a missing object from a kind that is not served, and both from a 404 that no API server gave, such as a proxy's.
+// notFound tells a missing object from a kind that is not served, and both from a 404 that no API server gave, such
+// as a proxy's.
 func notFound(err error) Absence {
 	cause, unexpected := apierrors.StatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 	switch {

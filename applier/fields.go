@@ -22,8 +22,8 @@ func FieldsOf(object *unstructured.Unstructured) *Fields {
 	return &Fields{fields: object.Object, err: new(error)}
 }
 
-// Field returns the field at path, or the zero value where it is missing, null, or of another type than T. The types are those
-// of decoded JSON: string, bool, int64, float64, map[string]any and []any. The value is the object's own.
+// Field returns the field at path, or the zero value where it is missing, null, or of another type than T. The types
+// are those of decoded JSON: string, bool, int64, float64, map[string]any and []any. The value is the object's own.
 func Field[T any](f *Fields, path ...string) T {
 	value, found, err := unstructured.NestedFieldNoCopy(f.fields, path...)
 	typed, ok := value.(T)
@@ -42,7 +42,8 @@ func (f *Fields) Has(path ...string) bool {
 	return err == nil && found && value != nil
 }
 
-// Each returns the objects in the list at path, each as fields that share f's error. An entry that is no object is left out.
+// Each returns the objects in the list at path, each as fields that share f's error. An entry that is no object is
+// left out.
 func (f *Fields) Each(path ...string) []*Fields {
 	var entries []*Fields
 	for i, entry := range Field[[]any](f, path...) {

@@ -16,19 +16,21 @@ type Follower struct {
 	// PollInterval is how often an applier is read that cannot be watched, and how soon a read or write that failed is
 	// tried again. Zero is DefaultPollInterval.
 	PollInterval time.Duration
-	// Failed is told of each read and write that failed and is tried again; nil is told nothing. It is called on the goroutine of
-	// Follow.
+	// Failed is told of each read and write that failed and is tried again; nil is told nothing. It is called on the
+	// goroutine of Follow.
 	Failed func(error)
 }
 
 // Follow calls client.Progress for the operation s of the applier ref until it ends, and reports each Progress that
-// differs from the one before, the end included; report may be nil. It watches the applier where client is a [Watcher], and
-// polls it otherwise. It writes into s as Progress does.
+// differs from the one before, the end included; report may be nil. It watches the applier where client is a
+// [Watcher], and polls it otherwise. It writes into s as Progress does.
 //
 // A read or a write that fails is tried again. Follow returns an error once ctx has ended, which wraps the cause and
 // what failed last, or for an error that is permanent: an s that is none of client's. With it comes the last Progress
 // known. The operation may then still run: call Follow again, or hand s to another process.
-func (f Follower) Follow(ctx context.Context, client Client, ref types.NamespacedName, s *Started, report func(Progress)) (Progress, error) {
+func (f Follower) Follow(
+	ctx context.Context, client Client, ref types.NamespacedName, s *Started, report func(Progress),
+) (Progress, error) {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	var changes <-chan *unstructured.Unstructured
@@ -71,7 +73,9 @@ func (f Follower) tell(failed error) {
 // await returns when Progress is to be called: on a change of the applier, after the poll interval where there is no
 // watch or the last call failed, or when ctx ended. The first time it returns at once where there is no watch, or where
 // there may be something to suspend. It returns changes, or nil once the watch was refused.
-func (f Follower) await(ctx context.Context, changes <-chan *unstructured.Unstructured, s *Started, first, failed bool) <-chan *unstructured.Unstructured {
+func (f Follower) await(
+	ctx context.Context, changes <-chan *unstructured.Unstructured, s *Started, first, failed bool,
+) <-chan *unstructured.Unstructured {
 	if first && (changes == nil || s.Overdue || s.Recovered) {
 		return changes
 	}

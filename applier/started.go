@@ -12,8 +12,8 @@ import (
 // Outcome is what one request did.
 type Outcome string
 
-// The outcomes of a request. A backend of another kind may use a word of its own for what it started; Apply settles, when it is
-// cancelled, only what is OutcomeResumed.
+// The outcomes of a request. A backend of another kind may use a word of its own for what it started; Apply settles,
+// when it is cancelled, only what is OutcomeResumed.
 const (
 	// OutcomeCurrent asked for nothing: the applier needs no request. There is nothing to follow.
 	OutcomeCurrent Outcome = "Current"
@@ -28,8 +28,9 @@ const (
 
 // Started is the operation that a request started or may have started, for [Client.Progress] to follow.
 //
-// It is a plain value: any backend fills it, any store keeps it. Its JSON is a record: it leaves out what concerns the process
-// that follows, and who reads it gets a Started with Recovered set, because whoever reads a record did not start the operation.
+// It is a plain value: any backend fills it, any store keeps it. Its JSON is a record: it leaves out what concerns
+// the process that follows, and who reads it gets a Started with Recovered set, because whoever reads a record did
+// not start the operation.
 type Started struct {
 	// Outcome is what was asked, if anything.
 	Outcome Outcome `json:"outcome"`
@@ -51,7 +52,8 @@ type Started struct {
 	// SuspendToken is the token of the suspend after a Flux apply, once Progress wrote it.
 	SuspendToken string `json:"suspendToken,omitempty"`
 
-	// Recovered is an operation that this process read from a record: the write that would start it may never have been made.
+	// Recovered is an operation that this process read from a record: the write that would start it may never have
+	// been made.
 	Recovered bool `json:"-"`
 	// Overdue is set by a host that gives up waiting: a resumed Flux Kustomization is then suspended at
 	// once. The operation still ends by itself and is to be followed until it does.
@@ -59,8 +61,8 @@ type Started struct {
 	// Unconfirmed is why it is not known whether the write that starts the operation was made; it wraps ErrUnconfirmed.
 	// Nil for a write that was answered. Such an operation is followed like any other.
 	Unconfirmed error `json:"-"`
-	// Observed is the applier as a [Watcher] showed it since the last call of Progress, which reads it
-	// instead of asking the API server, and clears it. Nil makes Progress read. It can be older than the client's own last
+	// Observed is the applier as a [Watcher] showed it since the last call of Progress, which reads it instead of
+	// asking the API server, and clears it. Nil makes Progress read. It can be older than the client's own last
 	// write: what it shows is then no end of the operation.
 	Observed *unstructured.Unstructured `json:"-"`
 }

@@ -38,8 +38,8 @@ type Verdict struct {
 	OK bool
 	// Reason is one of the constants, or a word of a custom backend's own.
 	Reason string
-	// Message is for people, whatever the verdict. It names the object and its cluster, and says what is wrong and what would
-	// mend it.
+	// Message is for people, whatever the verdict. It names the object and its cluster, and says what is wrong and
+	// what would mend it.
 	Message string
 	// Err is set with ReasonCheckFailed: the read that failed. A host may prefer to keep the verdict it
 	// already shows over replacing a known answer with "could not tell".

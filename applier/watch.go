@@ -30,8 +30,8 @@ const steadyAfter = 5 * time.Second
 // the applier's namespace. It needs the verbs get and watch.
 //
 // An API server begins a watch with what stands, so each costs one request. Where that does not come, because the
-// object is not there, the server is a stand-in that does not replay, or the watch does not open, the object is read after a
-// second, and every second until the watch is open. A watch is renewed every five minutes.
+// object is not there, the server is a stand-in that does not replay, or the watch does not open, the object is read
+// after a second, and every second until the watch is open. A watch is renewed every five minutes.
 func WatchObject(ctx context.Context, resource dynamic.ResourceInterface, name string) <-chan *unstructured.Unstructured {
 	w := objectWatch{resource: resource, name: name, out: make(chan *unstructured.Unstructured, 1)}
 	go w.run(ctx)
@@ -42,8 +42,8 @@ type objectWatch struct {
 	resource dynamic.ResourceInterface
 	name     string
 	out      chan *unstructured.Unstructured
-	// newest is the resourceVersion last shown; a replayed older state is not shown after it. gone is whether a deletion was
-	// shown since.
+	// newest is the resourceVersion last shown; a replayed older state is not shown after it. gone is whether a
+	// deletion was shown since.
 	newest string
 	gone   bool
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/gitops-applier/gitops-applier/applier/gitref"
 )
 
-// skipReconcile is the annotation that makes the controller pass over an Application where strconv.ParseBool takes its value for
-// true (3.2.11, canProcessApp).
+// skipReconcile is the annotation that makes the controller pass over an Application where strconv.ParseBool takes
+// its value for true (3.2.11, canProcessApp).
 const skipReconcile = "argocd.argoproj.io/skip-reconcile"
 
 // application is what an Application shows, as far as this package reads it.
@@ -176,8 +176,8 @@ const (
 	phaseError     = "Error"
 )
 
-// completed reports whether the phase is final. A finishedAt is no sign of it: an operation that waits for its own retry has
-// one, and is Running (3.2.11).
+// completed reports whether the phase is final. A finishedAt is no sign of it: an operation that waits for its own
+// retry has one, and is Running (3.2.11).
 func (s *state) completed() bool {
 	return s.phase == phaseSucceeded || s.phase == phaseFailed || s.phase == phaseError
 }

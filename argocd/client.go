@@ -50,8 +50,8 @@ type Options struct {
 	PollInterval time.Duration
 }
 
-// Client asks Argo CD Applications of one cluster to sync. It is an applier.Client and Watcher, keeps no state, and is safe for
-// concurrent use.
+// Client asks Argo CD Applications of one cluster to sync. It is an applier.Client and Watcher, keeps no state, and
+// is safe for concurrent use.
 type Client struct {
 	cluster string
 	dynamic dynamic.Interface

@@ -2,34 +2,35 @@
 //
 //	client, err := argocd.New("prod", dynamicClient, argocd.Options{Initiator: "my-operator"})
 //
-// A [Client] reaches the Applications of one cluster over client-go's dynamic client, which is all it needs. What is said here
-// of the controller was measured on application-controller 3.2.11, and tried on a build of 3.6.
+// A [Client] reaches the Applications of one cluster over client-go's dynamic client, which is all it needs. What is
+// said here of the controller was measured on application-controller 3.2.11, and tried on a build of 3.6.
 //
 // # What is asked
 //
-// An Application is asked by the operation that Argo CD's own automated sync would set, with the revision pinned to the commit:
-// its source, its syncOptions and its retry are taken over from the spec, because nothing of spec.syncPolicy applies to an
-// operation by itself. The retry's refresh is left out, since it would sync whatever the branch leads to by then. Nothing
-// is merged and nobody's operation is replaced: one in progress is waited for.
+// An Application is asked by the operation that Argo CD's own automated sync would set, with the revision pinned to
+// the commit: its source, its syncOptions and its retry are taken over from the spec, because nothing of
+// spec.syncPolicy applies to an operation by itself. The retry's refresh is left out, since it would sync whatever
+// the branch leads to by then. Nothing is merged and nobody's operation is replaced: one in progress is waited for.
 //
-// It can be asked if it follows one branch of one Git repository in spec.source, and does not sync on its own: automated sync
-// would undo a sync of an older commit within the second. [Client.Validate] gives the reason otherwise: UnsupportedSource,
-// AutomatedSyncEnabled, ReconcileSkipped, Deleting, Forbidden, ApplierNotFound. Set spec.syncPolicy.automated.enabled to false
-// rather than remove automated, and its prune still says whether to prune.
+// It can be asked if it follows one branch of one Git repository in spec.source, and does not sync on its own:
+// automated sync would undo a sync of an older commit within the second. [Client.Validate] gives the reason
+// otherwise: UnsupportedSource, AutomatedSyncEnabled, ReconcileSkipped, Deleting, Forbidden, ApplierNotFound. Set
+// spec.syncPolicy.automated.enabled to false rather than remove automated, and its prune still says whether to prune.
 //
-// Pruning has no guard here: Argo CD refuses to prune everything (allowEmpty) in its automated syncs alone. With prune, a
-// commit without any manifest deletes all that the Application has. Without it, what the commit no longer has stays, and the
-// message names it.
+// Pruning has no guard here: Argo CD refuses to prune everything (allowEmpty) in its automated syncs alone. With
+// prune, a commit without any manifest deletes all that the Application has. Without it, what the commit no longer
+// has stays, and the message names it.
 //
 // # What tells that a commit is synced
 //
-// A Succeeded status.operationState with the token of the request, and the commit in its syncResult.revision. Neither is enough
-// alone. status.sync and health are not read for it: they speak of what the branch leads to, minutes late after a sync that
-// counts as automated, and Argo CD does not wait for the health of the last wave. Times are not compared.
+// A Succeeded status.operationState with the token of the request, and the commit in its syncResult.revision. Neither
+// is enough alone. status.sync and health are not read for it: they speak of what the branch leads to, minutes late
+// after a sync that counts as automated, and Argo CD does not wait for the health of the last wave. Times are not
+// compared.
 //
-// An end that is a failure has Argo CD's own phase for a reason, and its message: Failed for a sync that ran and failed, which may
-// be applied in part, also when somebody terminated it, and Error for one that could not run. Or one of these, under which the
-// host may ask again:
+// An end that is a failure has Argo CD's own phase for a reason, and its message: Failed for a sync that ran and
+// failed, which may be applied in part, also when somebody terminated it, and Error for one that could not run. Or
+// one of these, under which the host may ask again:
 //
 //	Interrupted    the controller had just started and refused every operation (3.2.11), somebody removed the operation
 //	               while it ran, or it succeeded and names no revision
@@ -40,18 +41,19 @@
 //
 // A success at another revision than the commit is Succeeded with applier.ReasonAppliedOther.
 //
-// An operation has no timeout in Argo CD. It runs for as long as a sync window forbids it, a hook does not end, or an earlier
-// wave is not healthy, and says so in its message. Where the controller does not watch the Application's namespace, or does
-// not run, it stays Requested.
+// An operation has no timeout in Argo CD. It runs for as long as a sync window forbids it, a hook does not end, or an
+// earlier wave is not healthy, and says so in its message. Where the controller does not watch the Application's
+// namespace, or does not run, it stays Requested.
 //
-// An operation that was recorded and perhaps never asked for is NotRun once the Application is seen at a later version than the
-// record's. Its controller writes to it at each resync, every two to three minutes by default.
+// An operation that was recorded and perhaps never asked for is NotRun once the Application is seen at a later
+// version than the record's. Its controller writes to it at each resync, every two to three minutes by default.
 //
 // # What is written
 //
-// One update of the Application, guarded by the resourceVersion read, that sets .operation and removes status.operationState, as
-// Argo CD's API server does. Without the removal a controller before 3.3.15, 3.4.9 and 3.5.3 merges the new operation into the
-// record of the previous one: it can then apply what that one asked for, and report Succeeded at the new commit.
+// One update of the Application, guarded by the resourceVersion read, that sets .operation and removes
+// status.operationState, as Argo CD's API server does. Without the removal a controller before 3.3.15, 3.4.9 and
+// 3.5.3 merges the new operation into the record of the previous one: it can then apply what that one asked for, and
+// report Succeeded at the new commit.
 //
 // The spec is written back as it was read.
 //

@@ -13,19 +13,21 @@ import (
 
 // Progress reports how far Argo CD is with the sync s. It writes nothing.
 //
-// The operation is recognised by its token: Requested while .operation carries it, Running while status.operationState does in
-// a phase that is not final (a failed sync that waits for Argo CD's own retry included), and Succeeded or Failed once that
-// phase is final and .operation is no longer the request's. Success is the phase and the revision that was synced;
-// status.sync and health are not read for it. What was left unpruned is named in the message.
+// The operation is recognised by its token: Requested while .operation carries it, Running while
+// status.operationState does in a phase that is not final (a failed sync that waits for Argo CD's own retry
+// included), and Succeeded or Failed once that phase is final and .operation is no longer the request's. Success is
+// the phase and the revision that was synced; status.sync and health are not read for it. What was left unpruned is
+// named in the message.
 //
-// The controller moves an operation into status.operationState whole, so a token that is nowhere means that the sync was never
-// set (Recovered, Unconfirmed), that somebody removed or replaced it (Superseded), or that a pass in flight for the
-// previous operation put that one's record back and dropped this one (Swallowed). An operation that somebody removed while it
-// was running is processed no further; it is Failed once it is Overdue. It goes on while its Application is
-// being deleted.
+// The controller moves an operation into status.operationState whole, so a token that is nowhere means that the sync
+// was never set (Recovered, Unconfirmed), that somebody removed or replaced it (Superseded), or that a pass in flight
+// for the previous operation put that one's record back and dropped this one (Swallowed). An operation that somebody
+// removed while it was running is processed no further; it is Failed once it is Overdue. It goes on while its
+// Application is being deleted.
 //
-// The first call for a Recovered operation notes in s.Baseline where the Application stands: the update of the process that died
-// was made from what that process read, and can no longer land once the Application has changed after.
+// The first call for a Recovered operation notes in s.Baseline where the Application stands: the update of the
+// process that died was made from what that process read, and can no longer land once the Application has changed
+// after.
 func (c *Client) Progress(ctx context.Context, ref types.NamespacedName, s *applier.Started) (applier.Progress, error) {
 	named := c.named(ref)
 	switch {
@@ -102,10 +104,13 @@ func (f following) running(s *state) applier.Progress {
 // unseen judges an operation whose token is nowhere.
 func (f following) unseen(app application) applier.Progress {
 	doubtful := f.started.Recovered || f.started.Unconfirmed != nil
-	if f.known && !f.started.Overdue && (app.resourceVersion == f.before.ResourceVersion || applier.ResourceVersionBefore(app.resourceVersion, f.before.ResourceVersion)) {
+	notLater := app.resourceVersion == f.before.ResourceVersion ||
+		applier.ResourceVersionBefore(app.resourceVersion, f.before.ResourceVersion)
+	if f.known && !f.started.Overdue && notLater {
 		return f.progress(applier.StateRequested, "%s does not show the sync of %s yet", f.named, applier.DescribeCommit(f.started.Commit))
 	}
-	// The update removes the record that stood before, so where that stands again, or still, nothing ran for this request.
+	// The update removes the record that stood before, so where that stands again, or still, nothing ran for this
+	// request.
 	unchanged := f.known && fingerprint(app.state.identity()) == f.before.State
 	switch {
 	case unchanged && app.state != nil && !doubtful:

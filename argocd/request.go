@@ -20,17 +20,19 @@ import (
 // object: a quarter of all read-and-update pairs met it while Applications were refreshed (3.2.11).
 const conflictTries = 10
 
-// Request asks the Application ref to sync ask.Commit, in one Update that carries the resourceVersion last read. It sets
-// operation as Argo CD's own automated sync would, with the revision pinned to the commit, and removes status.operationState, as
-// Argo CD's API server does: controllers before 3.3.15, 3.4.9 and 3.5.3 merge a new operation into the record of the
-// previous one.
+// Request asks the Application ref to sync ask.Commit, in one Update that carries the resourceVersion last read. It
+// sets operation as Argo CD's own automated sync would, with the revision pinned to the commit, and removes
+// status.operationState, as Argo CD's API server does: controllers before 3.3.15, 3.4.9 and 3.5.3 merge a new
+// operation into the record of the previous one.
 //
-// An operation in progress, whoever started it, is waited for as long as ask.Wait says, Options.OperationWait by default, and
-// is never replaced; the error after that names its initiator. A record left in progress whose operation somebody removed is
-// no longer processed. Once it has not changed for the whole wait it is replaced, and the operation's messages say so.
+// An operation in progress, whoever started it, is waited for as long as ask.Wait says, Options.OperationWait by
+// default, and is never replaced; the error after that names its initiator. A record left in progress whose operation
+// somebody removed is no longer processed. Once it has not changed for the whole wait it is replaced, and the
+// operation's messages say so.
 //
-// An empty commit has nothing to sync and asks nothing (OutcomeCurrent): Argo CD reports a missing branch itself. Any other
-// commit is always synced, whatever the reason, because what is applied is not known from an Application that others sync too.
+// An empty commit has nothing to sync and asks nothing (OutcomeCurrent): Argo CD reports a missing branch itself. Any
+// other commit is always synced, whatever the reason, because what is applied is not known from an Application that
+// others sync too.
 func (c *Client) Request(ctx context.Context, ref types.NamespacedName, ask applier.Ask) (applier.Started, error) {
 	if err := ask.Validate(); err != nil {
 		return applier.Started{}, fmt.Errorf("%s: %w", c.named(ref), err)
@@ -131,8 +133,8 @@ func (r *request) start(ctx context.Context, ref types.NamespacedName) (applier.
 	}
 }
 
-// update makes an update. It reports whether client-go sent it more than once, as it does by itself after an answer of 429, or 5xx,
-// with a Retry-After: the last answer then speaks only of the last time.
+// update makes an update. It reports whether client-go sent it more than once, as it does by itself after an answer
+// of 429, or 5xx, with a Retry-After: the last answer then speaks only of the last time.
 func (c *Client) update(ctx context.Context, ref types.NamespacedName, u *unstructured.Unstructured) (resent bool, err error) {
 	var sent atomic.Int32
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { sent.Add(1) }})

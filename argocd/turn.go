@@ -13,10 +13,12 @@ import (
 	"github.com/gitops-applier/gitops-applier/applier"
 )
 
-// awaitTurn waits until the Application, as askable returned it, may be asked, or never may: it waits for every operation in
-// progress, for as long as the request may wait in all. It is an orphan if what was in progress has lost its operation, and
-// nothing of its record changed for that long.
-func (r *request) awaitTurn(ctx context.Context, ref types.NamespacedName, app application, unaskable error) (_ application, orphan bool, err error) {
+// awaitTurn waits until the Application, as askable returned it, may be asked, or never may: it waits for every
+// operation in progress, for as long as the request may wait in all. It is an orphan if what was in progress has lost
+// its operation, and nothing of its record changed for that long.
+func (r *request) awaitTurn(
+	ctx context.Context, ref types.NamespacedName, app application, unaskable error,
+) (_ application, orphan bool, err error) {
 	if unaskable != nil || !app.busy() {
 		return app, false, unaskable
 	}

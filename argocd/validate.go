@@ -13,8 +13,8 @@ import (
 	"github.com/gitops-applier/gitops-applier/applier/gitref"
 )
 
-// Validate says whether the Application ref exists, syncs one branch of one Git repository, does not sync on its own, and may
-// be updated by this identity. The verdict's Source has its repoURL and targetRevision.
+// Validate says whether the Application ref exists, syncs one branch of one Git repository, does not sync on its own,
+// and may be updated by this identity. The verdict's Source has its repoURL and targetRevision.
 func (c *Client) Validate(ctx context.Context, ref types.NamespacedName) applier.Verdict {
 	_, verdict := c.look(ctx, ref)
 	if !verdict.OK {

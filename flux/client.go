@@ -37,8 +37,8 @@ type Options struct {
 	PollInterval time.Duration
 }
 
-// Client asks Flux Kustomizations of one cluster to apply. It is an applier.Client, Holder, Prefetcher and Watcher, keeps no
-// state, and is safe for concurrent use.
+// Client asks Flux Kustomizations of one cluster to apply. It is an applier.Client, Holder, Prefetcher and Watcher,
+// keeps no state, and is safe for concurrent use.
 type Client struct {
 	cluster string
 	dynamic dynamic.Interface

@@ -22,8 +22,8 @@ import (
 	"github.com/gitops-applier/gitops-applier/flux"
 )
 
-// Package flux keeps the contract, with Kustomizations that are held and with live ones. These are the clauses that the lab checks on real
-// controllers, by the same names: "go -C examples/lab run . conformance" lists both.
+// Package flux keeps the contract, with Kustomizations that are held and with live ones. These are the clauses that
+// the lab checks on real controllers, by the same names: "go -C examples/lab run . conformance" lists both.
 func TestFluxConforms(t *testing.T) {
 	t.Parallel()
 	// A cluster in memory makes much garbage and keeps little: this saves a quarter of the time.

@@ -17,8 +17,9 @@ import (
 // listLimit is how many objects one page of a list holds.
 const listLimit = 500
 
-// Consumers lists the objects of the cluster that apply the GitRepository source, sorted: Kustomizations whose spec.sourceRef
-// names it, and HelmReleases whose chart is built from it, by spec.chart.spec.sourceRef, or by a HelmChart that spec.chartRef names.
+// Consumers lists the objects of the cluster that apply the GitRepository source, sorted: Kustomizations whose
+// spec.sourceRef names it, and HelmReleases whose chart is built from it, by spec.chart.spec.sourceRef, or by a
+// HelmChart that spec.chartRef names.
 //
 // After any error nothing is known, and the source is to be treated as shared. A kind that the cluster does not
 // serve has no objects; but where HelmReleases v2 are not served and a HelmChart is built from the source, a
@@ -89,7 +90,8 @@ func reference(k kind, name types.NamespacedName) fluxmeta.NamespacedObjectKindR
 	}
 }
 
-// each reads every object of a kind in the cluster, page by page. It is not served where the cluster does not know the kind.
+// each reads every object of a kind in the cluster, page by page. It is not served where the cluster does not know
+// the kind.
 func (c *Client) each(ctx context.Context, k kind, visit func(types.NamespacedName, *applier.Fields)) (served bool, err error) {
 	options := metav1.ListOptions{Limit: listLimit}
 	for {

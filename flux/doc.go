@@ -2,9 +2,9 @@
 //
 //	client, err := flux.New("prod", dynamicClient, flux.Options{FieldManager: "my-operator"})
 //
-// A [Client] reaches the Kustomizations of one cluster over client-go's dynamic client, which is all it needs. Flux 2.7 is the
-// oldest that it works with: kustomize-controller 1.7 is the first to keep status.history. What is said here of the controllers was
-// measured on kustomize-controller 1.9.6 and source-controller 1.9.4.
+// A [Client] reaches the Kustomizations of one cluster over client-go's dynamic client, which is all it needs. Flux
+// 2.7 is the oldest that it works with: kustomize-controller 1.7 is the first to keep status.history. What is said
+// here of the controllers was measured on kustomize-controller 1.9.6 and source-controller 1.9.4.
 //
 // # Two ways to ask
 //
@@ -17,19 +17,21 @@
 //  3. Once the run that read the token has ended, the Kustomization is suspended again, with another token.
 //  4. Once that is handled, nothing can be running any more, and what stands is the outcome.
 //
-// A live Kustomization is one that Flux reconciles as ever. An Ask with Live set takes step 1, stamps the token, and follows it
-// to the end of its run. Nothing is suspended, so Flux may apply the commit on its own before, and another one right after.
+// A live Kustomization is one that Flux reconciles as ever. An Ask with Live set takes step 1, stamps the token, and
+// follows it to the end of its run. Nothing is suspended, so Flux may apply the commit on its own before, and another
+// one right after.
 //
 // # What tells that a commit is applied
 //
-// Neither Ready alone nor the handled token alone: Flux marks a token as handled also when it is suspended, has failed, or
-// waits, and a suspended Kustomization keeps an old Ready. A success is Ready True and a run since the request,
-// which status.history shows, and names lastAppliedRevision, whatever that is: a newer commit can arrive between the resume
-// and the suspend, and then the end says so (applier.ReasonAppliedOther). Tokens are compared for equality and times are not
-// compared at all.
+// Neither Ready alone nor the handled token alone: Flux marks a token as handled also when it is suspended, has
+// failed, or waits, and a suspended Kustomization keeps an old Ready. A success is Ready True and a run since the
+// request, which status.history shows, and names lastAppliedRevision, whatever that is: a newer commit can arrive
+// between the resume and the suspend, and then the end says so (applier.ReasonAppliedOther). Tokens are compared for
+// equality and times are not compared at all.
 //
-// An end that is a failure has Flux's own reason (BuildFailed, ReconciliationFailed, HealthCheckFailed, DependencyNotReady,
-// ArtifactFailed, AccessDenied, …) and message, or one of these, under which the host may ask again:
+// An end that is a failure has Flux's own reason (BuildFailed, ReconciliationFailed, HealthCheckFailed,
+// DependencyNotReady, ArtifactFailed, AccessDenied, …) and message, or one of these, under which the host may ask
+// again:
 //
 //	PathNotFound           the commit does not have spec.path; ArtifactFailed in Flux's words
 //	AttemptedOther         the run failed at another revision than the commit
@@ -43,10 +45,11 @@
 //
 // # What is written
 //
-// Only spec.suspend and the annotation reconcile.fluxcd.io/requestedAt of the Kustomization, and that annotation of its
-// GitRepository, by server-side apply with force. Every apply carries the object's UID, so it can neither create an object nor land on
-// another one of that name. The ones that start something carry the resourceVersion too. A spec.suspend that another
-// manager applies, such as the manifest of a parent Kustomization, is refused, because it would come back.
+// Only spec.suspend and the annotation reconcile.fluxcd.io/requestedAt of the Kustomization, and that annotation of
+// its GitRepository, by server-side apply with force. Every apply carries the object's UID, so it can neither create
+// an object nor land on another one of that name. The ones that start something carry the resourceVersion too. A
+// spec.suspend that another manager applies, such as the manifest of a parent Kustomization, is refused, because it
+// would come back.
 //
 // # Access
 //

@@ -27,14 +27,15 @@ func (c *Client) explain(ctx context.Context, ks kustomization, o operation, p a
 	case pathNotFound:
 		return c.explainPath(ks, source, o, p), nil
 	case source.holds(o.started.Commit):
-		return o.progress(applier.StateRunning, fmt.Sprintf("%s runs again: it had not seen the artifact of %s", o.named, applier.DescribeCommit(o.started.Commit))), nil
+		again := fmt.Sprintf("%s runs again: it had not seen the artifact of %s", o.named, applier.DescribeCommit(o.started.Commit))
+		return o.progress(applier.StateRunning, again), nil
 	}
 	return p, nil
 }
 
-// explainPath tells apart what Flux calls ArtifactFailed. A path that the artifact does not have is the commit's fault, if the
-// artifact is of the commit; lastAttemptedRevision does not name it yet then (kustomize-controller v1.9.6,
-// kustomization_controller.go sets it after the path check).
+// explainPath tells apart what Flux calls ArtifactFailed. A path that the artifact does not have is the commit's
+// fault, if the artifact is of the commit; lastAttemptedRevision does not name it yet then (kustomize-controller
+// v1.9.6, kustomization_controller.go sets it after the path check).
 func (c *Client) explainPath(ks kustomization, source gitRepository, o operation, p applier.Progress) applier.Progress {
 	if source.holds(o.started.Commit) {
 		p.Reason = applier.ReasonPathNotFound

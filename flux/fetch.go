@@ -41,7 +41,7 @@ func (r *request) fetch(ctx context.Context, source gitRepository) error {
 	case last.holds(r.ask.Commit):
 		return nil
 	case !r.ask.IsCurrent():
-		return r.stale()
+		return fmt.Errorf("%w, and %s holds %s", r.stale(), named, describeArtifact(last.artifact))
 	case last.ready.is(metav1.ConditionFalse):
 		return fmt.Errorf("%s is not asked: %s could not fetch %s: %s: %s", r.named, named, commit, last.ready.reason, last.ready.message)
 	default:

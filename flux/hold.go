@@ -13,12 +13,14 @@ import (
 	"github.com/gitops-applier/gitops-applier/applier/gitref"
 )
 
-// Suspend holds the Kustomization ref: it is suspended under the client's field manager with a new token, which is returned.
-// Once Suspension reports it as handled, nothing that started before is still running, and Request may resume it.
+// Suspend holds the Kustomization ref: it is suspended under the client's field manager with a new token, which is
+// returned. Once Suspension reports it as handled, nothing that started before is still running, and Request may
+// resume it.
 //
-// A held Kustomization does what Flux does for a suspended one, which is nothing: drift is not corrected, Kustomizations that
-// depend on it wait from the next revision of their source on, and deleting it leaves its objects in the cluster
-// instead of pruning them (kustomize-controller v1.9.6). Release it before it is deleted, if they are to go with it.
+// A held Kustomization does what Flux does for a suspended one, which is nothing: drift is not corrected,
+// Kustomizations that depend on it wait from the next revision of their source on, and deleting it leaves its objects
+// in the cluster instead of pruning them (kustomize-controller v1.9.6). Release it before it is deleted, if they are
+// to go with it.
 //
 // A suspend that somebody made by an update (flux suspend, kubectl patch) is taken over; Release takes it back. A
 // spec.suspend that another manager applies is refused with ReasonSuspendOwnedElsewhere.
@@ -83,9 +85,9 @@ func (ks kustomization) lastApply() applier.Progress {
 	return p
 }
 
-// Release hands the Kustomization ref back to Flux: it drops what the client's field managers hold of it, so spec.suspend is unset, and
-// Flux reconciles at once and then at its interval. It returns the field manager that still keeps the Kustomization
-// suspended, or "". A Kustomization that is gone needs no release.
+// Release hands the Kustomization ref back to Flux: it drops what the client's field managers hold of it, so
+// spec.suspend is unset, and Flux reconciles at once and then at its interval. It returns the field manager that
+// still keeps the Kustomization suspended, or "". A Kustomization that is gone needs no release.
 //
 // Who applies spec.suspend keeps it. Whoever updated it loses it, because a field that an update and an apply share stays
 // after the apply is dropped (measured on kube-apiserver 1.36): it is first set to false, which takes it from

@@ -8,10 +8,10 @@ import (
 	"github.com/gitops-applier/gitops-applier/applier"
 )
 
-// whereLive says where a Live operation stands. Its Kustomization is not suspended, so it goes on reconciling for other
-// reasons too: Ready Unknown under a handled token is the next run, whose outcome then stands in. So is a run at another
-// revision while the source holds the commit (see explain): kustomize-controller learns of the token and of the artifact by two
-// watches, and runs again once it has seen the other.
+// whereLive says where a Live operation stands. Its Kustomization is not suspended, so it goes on reconciling for
+// other reasons too: Ready Unknown under a handled token is the next run, whose outcome then stands in. So is a run
+// at another revision while the source holds the commit (see explain): kustomize-controller learns of the token and
+// of the artifact by two watches, and runs again once it has seen the other.
 func (o operation) whereLive(ks kustomization) applier.Progress {
 	switch {
 	case o.liveHandled(ks) && (!ks.ready.is(metav1.ConditionUnknown) || ks.suspended):
@@ -34,8 +34,8 @@ func (o operation) liveHandled(ks kustomization) bool {
 	return ks.requested != o.started.Token && ks.handledLatest() && (!o.known || fingerprint(ks.requested) != o.before.Requested)
 }
 
-// liveOutcome is that of a held operation, except that a failure needs no other sign of a run than the handled token, since
-// stamping makes no new generation.
+// liveOutcome is that of a held operation, except that a failure needs no other sign of a run than the handled token,
+// since stamping makes no new generation.
 func (o operation) liveOutcome(ks kustomization) applier.Progress {
 	if ks.ready.is(metav1.ConditionFalse) && !ks.suspended {
 		return o.refused(ks)

@@ -46,29 +46,31 @@ func (o operation) where(ks kustomization) (p applier.Progress, suspend bool) {
 	}
 }
 
-// takenOver reports whether another request of this host has ks resumed. It found ks held, so this operation was over by then, or
-// never began; and the resumed Kustomization is the other's to suspend.
+// takenOver reports whether another request of this host has ks resumed. It found ks held, so this operation was over
+// by then, or never began; and the resumed Kustomization is the other's to suspend.
 func (o operation) takenOver(ks kustomization) bool {
 	mine := ks.requested == o.started.Token || ks.requested == o.started.SuspendToken
 	return !ks.suspended && !mine && o.options.heldByUs(ks.owners) && o.options.heldByUs(ks.stampers)
 }
 
-// superseded judges an operation that another request of this host followed before its end was read. Until the other's run is
-// over, status.history is still that of this one's.
+// superseded judges an operation that another request of this host followed before its end was read. Until the
+// other's run is over, status.history is still that of this one's.
 func (o operation) superseded(ks kustomization) applier.Progress {
 	settled := o.started.SuspendToken != "" && ks.handled == o.started.SuspendToken
 	if settled && o.known && o.before.ranSince(ks) && ks.ready.is(metav1.ConditionTrue) {
 		return o.succeeded(ks)
 	}
-	return o.failed(applier.ReasonSuperseded, "%s was resumed by another request before the end of this one was read, and what it applied is not known", o.named)
+	return o.failed(applier.ReasonSuperseded,
+		"%s was resumed by another request before the end of this one was read, and what it applied is not known", o.named)
 }
 
-// suspendedAfter reports whether a suspend of ours came after the resume, or came instead of it so that the resume can no longer
-// land. The annotation tells: it differs from what stood before, also where somebody stamped it since, and whoever
-// changed it moved the resourceVersion that an unanswered resume carries.
+// suspendedAfter reports whether a suspend of ours came after the resume, or came instead of it so that the resume
+// can no longer land. The annotation tells: it differs from what stood before, also where somebody stamped it since,
+// and whoever changed it moved the resourceVersion that an unanswered resume carries.
 //
 // A record tells less: it was made before the resume was decided a last time, and what was stamped in between is not
-// after it. So a Recovered operation is suspended once more, guarded by what was just read, and no resume can come after that.
+// after it. So a Recovered operation is suspended once more, guarded by what was just read, and no resume can come
+// after that.
 func (o operation) suspendedAfter(ks kustomization) bool {
 	if !o.options.holds(ks) || ks.requested == o.started.Token {
 		return false
@@ -76,8 +78,9 @@ func (o operation) suspendedAfter(ks kustomization) bool {
 	return o.started.SuspendToken != "" || (!o.started.Recovered && o.known && fingerprint(ks.requested) != o.before.Requested)
 }
 
-// runEnded reports whether the run that read the token, or one stamped over it, has ended. The resume landed when the token last
-// asked for was handled, so a handled token that is neither ours nor what stood before was stamped after the resume.
+// runEnded reports whether the run that read the token, or one stamped over it, has ended. The resume landed when the
+// token last asked for was handled, so a handled token that is neither ours nor what stood before was stamped after
+// the resume.
 func (o operation) runEnded(ks kustomization) bool {
 	switch {
 	case ks.handled == o.started.Token:
@@ -89,8 +92,8 @@ func (o operation) runEnded(ks kustomization) bool {
 	}
 }
 
-// untraceable reports whether nothing on ks will tell when the run has ended: the annotation was removed, or the write that would
-// have set the token may not have been made.
+// untraceable reports whether nothing on ks will tell when the run has ended: the annotation was removed, or the
+// write that would have set the token may not have been made.
 func (o operation) untraceable(ks kustomization) bool {
 	doubtful := o.started.Recovered || o.started.Unconfirmed != nil
 	return ks.requested == "" || (doubtful && ks.requested != o.started.Token)

@@ -12,8 +12,8 @@ import (
 
 // Prefetch asks source-controller to make the GitRepository checked fetch now, unless it holds commit already
 // (ErrNotPrefetched), and returns without waiting. A Kustomization ref that applies another source now is
-// ErrPrefetchHeld: nobody looked at that source's consumers. The fetch applies nothing to a held Kustomization, but to every
-// other consumer of the source. A commit that is not a full hash is refused, permanent.
+// ErrPrefetchHeld: nobody looked at that source's consumers. The fetch applies nothing to a held Kustomization, but
+// to every other consumer of the source. A commit that is not a full hash is refused, permanent.
 func (c *Client) Prefetch(ctx context.Context, ref, checked types.NamespacedName, commit string) error {
 	if commit != "" && !gitref.IsCommit(commit) {
 		return applier.Permanent(fmt.Errorf("%s is not asked to fetch: %q is not a full hash of 40 or 64 lower-case hex digits",

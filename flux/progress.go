@@ -11,8 +11,8 @@ import (
 	"github.com/gitops-applier/gitops-applier/applier"
 )
 
-// Progress reports how far the operation s has come, and suspends a Kustomization that it resumed once its run is over, so
-// that it is never left resumed:
+// Progress reports how far the operation s has come, and suspends a Kustomization that it resumed once its run is
+// over, so that it is never left resumed:
 //
 //   - Requested, then Running, until the run that read the token has ended. Flux reports the token as handled at the end of
 //     that run, however it ended, and runs of one object never overlap. A token that somebody stamped over it stands in
@@ -29,22 +29,23 @@ import (
 // The operation ends without a suspend if the Kustomization is gone, replaced or being deleted, or if another manager
 // applies its spec.suspend; the reason says which.
 //
-// A Live operation (OutcomeStamped) ends once its token, or one stamped over it, is handled and Ready is known. Nothing is
-// written for it.
+// A Live operation (OutcomeStamped) ends once its token, or one stamped over it, is handled and Ready is known.
+// Nothing is written for it.
 func (c *Client) Progress(ctx context.Context, ref types.NamespacedName, s *applier.Started) (applier.Progress, error) {
+	named := c.named("Kustomization", ref)
 	switch {
 	case s.Outcome == applier.OutcomeCurrent:
 		return applier.Progress{State: applier.StateSucceeded, Reason: applier.ReasonCurrent, AppliedCommit: s.Commit}, nil
 	case s.Outcome != applier.OutcomeResumed && s.Outcome != applier.OutcomeStamped:
-		return applier.Progress{}, applier.Permanent(fmt.Errorf("%s: the operation's outcome %q is not one of package flux", c.named("Kustomization", ref), s.Outcome))
+		return applier.Progress{}, applier.Permanent(fmt.Errorf("%s: the operation's outcome %q is not one of package flux", named, s.Outcome))
 	case s.Token == "":
-		return applier.Progress{}, applier.Permanent(fmt.Errorf("%s: the operation has no token: it is not one of Request", c.named("Kustomization", ref)))
+		return applier.Progress{}, applier.Permanent(fmt.Errorf("%s: the operation has no token: it is not one of Request", named))
 	}
 	before, known, err := parseBaseline(s.Baseline)
 	if err != nil {
-		return applier.Progress{}, applier.Permanent(fmt.Errorf("%s: %w", c.named("Kustomization", ref), err))
+		return applier.Progress{}, applier.Permanent(fmt.Errorf("%s: %w", named, err))
 	}
-	o := operation{named: c.named("Kustomization", ref), options: c.options, started: *s, before: before, known: known}
+	o := operation{named: named, options: c.options, started: *s, before: before, known: known}
 	ks, end, err := c.observe(ctx, ref, s, o)
 	token := ""
 	for try := 0; ; try++ {
@@ -61,7 +62,8 @@ func (c *Client) Progress(ctx context.Context, ref types.NamespacedName, s *appl
 		if token == "" {
 			token = c.options.Tokens()
 		}
-		written, refused := c.apply(ctx, kustomizationKind, patch{of: ks.object, guarded: try < conflictTries, token: token, suspend: new(true)})
+		p := patch{of: ks.object, guarded: try < conflictTries, token: token, suspend: new(true)}
+		written, refused := c.apply(ctx, kustomizationKind, p)
 		switch {
 		case refused == nil:
 			if ks, err = parseKustomization(written); err != nil {
@@ -78,9 +80,11 @@ func (c *Client) Progress(ctx context.Context, ref types.NamespacedName, s *appl
 	}
 }
 
-// observe returns the Kustomization ref as s.Observed shows it, unless that may be older than a write of this operation, or as read, or the end of an operation whose
-// Kustomization is no more.
-func (c *Client) observe(ctx context.Context, ref types.NamespacedName, s *applier.Started, o operation) (kustomization, applier.Progress, error) {
+// observe returns the Kustomization ref as s.Observed shows it, unless that may be older than a write of this
+// operation, or as read, or the end of an operation whose Kustomization is no more.
+func (c *Client) observe(
+	ctx context.Context, ref types.NamespacedName, s *applier.Started, o operation,
+) (kustomization, applier.Progress, error) {
 	u := s.Observed
 	s.Observed = nil
 	if u == nil || o.outdated(u) {
@@ -105,8 +109,9 @@ func (c *Client) observe(ctx context.Context, ref types.NamespacedName, s *appli
 	return ks, applier.Progress{}, nil
 }
 
-// outdated reports whether what a watch showed may be older than a write of this operation: a watch begins with what an API server
-// has in its cache. It is read again then, because what stood before the request could pass for its end.
+// outdated reports whether what a watch showed may be older than a write of this operation: a watch begins with what
+// an API server has in its cache. It is read again then, because what stood before the request could pass for its
+// end.
 func (o operation) outdated(u *unstructured.Unstructured) bool {
 	version := u.GetResourceVersion()
 	if o.known && (version == o.before.ResourceVersion || applier.ResourceVersionBefore(version, o.before.ResourceVersion)) {

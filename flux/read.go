@@ -75,7 +75,9 @@ func (c *Client) get(ctx context.Context, k kind, ref types.NamespacedName) (*un
 }
 
 // await waits until done says so of an object, fails, or ctx ends.
-func (c *Client) await(ctx context.Context, k kind, ref types.NamespacedName, done func(*unstructured.Unstructured) (bool, error)) error {
+func (c *Client) await(
+	ctx context.Context, k kind, ref types.NamespacedName, done func(*unstructured.Unstructured) (bool, error),
+) error {
 	return applier.AwaitObject(ctx, c.resource(k, ref), ref.Name, c.options.PollInterval, done)
 }
 

@@ -19,22 +19,23 @@ import (
 // alone.
 //
 // The Kustomization has to be held: suspended under the client's field manager, with that suspend handled. One that
-// is not is refused with ErrNotHeld, permanent; call Suspend first. A Live ask refuses a Kustomization that is suspended with
-// ErrSuspended, permanent.
+// is not is refused with ErrNotHeld, permanent; call Suspend first. A Live ask refuses a Kustomization that is
+// suspended with ErrSuspended, permanent.
 //
-// An operation in progress is waited for: one of this host that has the Kustomization resumed, a suspend that is not handled
-// yet, and for a Live ask a reconcile that somebody else asked for. All waiting for them together takes no longer than ask.Wait
-// says, DefaultWait by default; then the error is ErrBusy. A fetch is waited for as long as ctx allows.
+// An operation in progress is waited for: one of this host that has the Kustomization resumed, a suspend that is not
+// handled yet, and for a Live ask a reconcile that somebody else asked for. All waiting for them together takes no
+// longer than ask.Wait says, DefaultWait by default; then the error is ErrBusy. A fetch is waited for as long as ctx
+// allows.
 //
-// A CatchUp or a ForeignCommit asks nothing (OutcomeCurrent) of a held Kustomization that is Ready with the commit applied:
-// nothing was applied since, and nothing will be until it is resumed. What others changed in its spec while it was
-// held is not seen by that; ask for a Repair. A Live ask always runs.
+// A CatchUp or a ForeignCommit asks nothing (OutcomeCurrent) of a held Kustomization that is Ready with the commit
+// applied: nothing was applied since, and nothing will be until it is resumed. What others changed in its spec while
+// it was held is not seen by that; ask for a Repair. A Live ask always runs.
 //
 // An artifact that ends on another commit is ErrStale when the decision no longer holds, and otherwise an error that
 // names what was fetched: the branch does not lead to the commit, or it was not pushed yet.
 //
-// An empty commit has nothing to apply: the GitRepository is stamped, so that Flux reports the missing branch itself, and the
-// outcome is OutcomeCurrent.
+// An empty commit has nothing to apply: the GitRepository is stamped, so that Flux reports the missing branch itself,
+// and the outcome is OutcomeCurrent.
 func (c *Client) Request(ctx context.Context, ref types.NamespacedName, ask applier.Ask) (applier.Started, error) {
 	r := &request{client: c, ref: ref, ask: ask, named: c.named("Kustomization", ref)}
 	if err := ask.Validate(); err != nil {
@@ -184,9 +185,9 @@ func (r *request) start(ctx context.Context) (applier.Started, error) {
 	}
 }
 
-// landed reports whether a write that was refused was made all the same, or may have been: then unconfirmed says why that is
-// not known. client-go resends a write that was answered by 429 or 5xx with a Retry-After, and the last answer speaks only
-// of the last try.
+// landed reports whether a write that was refused was made all the same, or may have been: then unconfirmed says why
+// that is not known. client-go resends a write that was answered by 429 or 5xx with a Retry-After, and the last
+// answer speaks only of the last try.
 func (r *request) landed(ctx context.Context, s applier.Started, refused error) (landed bool, unconfirmed error) {
 	ks, verdict := r.client.lookAt(ctx, r.ref)
 	switch {
@@ -197,8 +198,8 @@ func (r *request) landed(ctx context.Context, s applier.Started, refused error) 
 	case ks.requested == s.Token || ks.handled == s.Token:
 		return true, nil
 	}
-	// A Kustomization that stands resumed under our name was resumed by this request or by another of ours, whose token is
-	// then our manager's. If somebody else stamped it since, nobody can tell whose resume it was.
+	// A Kustomization that stands resumed under our name was resumed by this request or by another of ours, whose
+	// token is then our manager's. If somebody else stamped it since, nobody can tell whose resume it was.
 	resumedByUs := s.Outcome == applier.OutcomeResumed && r.client.options.heldByUs(ks.owners) && !ks.suspended
 	if resumedByUs && !r.client.options.heldByUs(ks.stampers) {
 		return true, fmt.Errorf("%w: %w, and then somebody stamped %s", applier.ErrUnconfirmed, refused, r.named)

@@ -86,8 +86,8 @@ func (c *Client) held(ks kustomization) error {
 	return nil
 }
 
-// live refuses a Kustomization that is suspended, or on which an operation is in progress: one of ours that has it resumed, or
-// one that somebody stamped and that is not handled, which our stamp could make nobody ever hear of.
+// live refuses a Kustomization that is suspended, or on which an operation is in progress: one of ours that has it
+// resumed, or one that somebody stamped and that is not handled, which our stamp could make nobody ever hear of.
 func (c *Client) live(ks kustomization) error {
 	named := c.named("Kustomization", ks.name)
 	switch {

@@ -12,9 +12,9 @@ import (
 	"github.com/gitops-applier/gitops-applier/applier/gitref"
 )
 
-// Validate says whether the Kustomization ref exists, applies a GitRepository that follows a branch, may be patched by this
-// identity together with that GitRepository, and has no other field manager that applies its spec.suspend. The last is
-// checked last: a host that only makes Live asks, which never write spec.suspend, may pass over
+// Validate says whether the Kustomization ref exists, applies a GitRepository that follows a branch, may be patched
+// by this identity together with that GitRepository, and has no other field manager that applies its spec.suspend.
+// The last is checked last: a host that only makes Live asks, which never write spec.suspend, may pass over
 // ReasonSuspendOwnedElsewhere.
 //
 // The verdict's Source names the GitRepository, its URL and the branch that it follows.

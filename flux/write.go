@@ -17,8 +17,8 @@ import (
 // times, within 0.2 s of each other (kustomize-controller v1.9.6).
 const conflictTries = 5
 
-// firstPause is how long a write that starts an apply waits after its first conflict. Each further wait is twice as long, so that
-// the tries span 0.3 s: a live Kustomization that was just given an artifact reconciles meanwhile.
+// firstPause is how long a write that starts an apply waits after its first conflict. Each further wait is twice as
+// long, so that the tries span 0.3 s: a live Kustomization that was just given an artifact reconciles meanwhile.
 const firstPause = 20 * time.Millisecond
 
 // pause waits before the try after so many conflicts, or returns the cause of ctx's end.
@@ -71,7 +71,8 @@ func (p patch) body(k kind) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: body}
 }
 
-// mayChange reports whether a write that was refused can be decided afresh: the object changed, or the API server is busy.
+// mayChange reports whether a write that was refused can be decided afresh: the object changed, or the API server is
+// busy.
 func mayChange(refused error) bool {
 	return apierrors.IsConflict(refused) || apierrors.IsTooManyRequests(refused)
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -66,6 +67,8 @@ type attempt struct {
 	// recorded is what the host's record holds, and records how often it was asked to record.
 	recorded *applier.Started
 	records  int
+	// acting is whatever somebody else is doing at a point.
+	acting sync.WaitGroup
 }
 
 // result is how an attempt ended: with an error of Request, or with what Follow returned.
@@ -129,6 +132,7 @@ func (a *attempt) run(t *testing.T) result {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), lab.WaitTimeout)
 	defer cancel()
+	defer a.acting.Wait()
 	return a.runWith(ctx)
 }
 
@@ -190,8 +194,14 @@ func between(t *testing.T, s *subject, f flow, try func(t *testing.T, a *attempt
 	t.Logf("%d points tried", points)
 }
 
-// at lets somebody else act at the point.
-func (a *attempt) at(p point, hook func()) {
+// at lets somebody else act at the point. The attempt's run waits until that is done, because the request that waits for it may be
+// a watch, and what is read meanwhile can end the operation.
+func (a *attempt) at(p point, act func()) {
+	hook := func() {
+		a.acting.Add(1)
+		defer a.acting.Done()
+		act()
+	}
 	if p.after {
 		a.faults.On(lab.Any, p.n, lab.After(hook))
 		return
