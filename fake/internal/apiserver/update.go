@@ -3,6 +3,7 @@ package apiserver
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"reflect"
 	"strconv"
@@ -223,6 +224,9 @@ func keepSystemFields(object, old *unstructured.Unstructured) {
 
 // keepTimes restores the times of managed fields where nothing else changed, so that a repeated apply is no write.
 func keepTimes(object, old *unstructured.Unstructured) {
+	if !equality.Semantic.DeepEqualWithNilDifferentFromEmpty(withoutManagers(object.Object), withoutManagers(old.Object)) {
+		return
+	}
 	now, before := object.GetManagedFields(), old.GetManagedFields()
 	if len(now) != len(before) || len(now) == 0 {
 		return
@@ -234,13 +238,17 @@ func keepTimes(object, old *unstructured.Unstructured) {
 			return
 		}
 	}
-	timed := object.DeepCopy()
-	timed.SetManagedFields(before)
-	same := old.DeepCopy()
-	same.SetManagedFields(before)
-	if equality.Semantic.DeepEqualWithNilDifferentFromEmpty(timed.Object, same.Object) {
-		object.SetManagedFields(before)
+	object.SetManagedFields(before)
+}
+
+func withoutManagers(object map[string]any) map[string]any {
+	out := maps.Clone(object)
+	if metadata, ok := out["metadata"].(map[string]any); ok {
+		metadata = maps.Clone(metadata)
+		delete(metadata, "managedFields")
+		out["metadata"] = metadata
 	}
+	return out
 }
 
 // deletedByUpdate: an object that is being deleted goes with its last finalizer.
