@@ -29,9 +29,6 @@ var applyClauses = []clause{
 	},
 }
 
-// follower polls often where the client cannot watch.
-var follower = applier.Follower{PollInterval: pollInterval}
-
 func applyReturns(ctx context.Context, e *env) error {
 	s, err := e.subject(ctx)
 	if err != nil {
@@ -44,7 +41,7 @@ func applyReturns(ctx context.Context, e *env) error {
 	ctx, cancel := context.WithTimeout(ctx, e.harness.Timeout)
 	defer cancel()
 	ask, _ := s.ask(commit, func(a *applier.Ask) { a.Token = "" })
-	end, err := follower.Apply(ctx, s.client, s.Ref, ask, nil)
+	end, err := s.follower.Apply(ctx, s.client, s.Ref, ask, nil)
 	if err != nil {
 		return fmt.Errorf("Apply: %w", err)
 	}
@@ -67,7 +64,7 @@ func applyFails(ctx context.Context, e *env) error {
 	ctx, cancel := context.WithTimeout(ctx, e.harness.Timeout)
 	defer cancel()
 	ask, _ := s.ask(commit)
-	end, err := follower.Apply(ctx, s.client, s.Ref, ask, nil)
+	end, err := s.follower.Apply(ctx, s.client, s.Ref, ask, nil)
 	var failed *applier.OperationError
 	if !errors.Is(err, applier.ErrFailed) || !errors.As(err, &failed) || failed.Progress != end {
 		return fmt.Errorf("the apply failed, the end is %+v, and Apply returned: %w", end, told(err))
@@ -90,7 +87,7 @@ func applySettles(ctx context.Context, e *env) error {
 	done := make(chan error, 1)
 	ask, _ := s.ask(commit)
 	go func() {
-		_, err := follower.Apply(applying, s.client, s.Ref, ask, func(applier.Progress) {
+		_, err := s.follower.Apply(applying, s.client, s.Ref, ask, func(applier.Progress) {
 			select {
 			case running <- struct{}{}:
 			default:

@@ -204,6 +204,7 @@ func (e *env) foreignHand(ctx context.Context, i int, name string) error {
 		if err != nil {
 			return err
 		}
+		s.follower.PollInterval = strikeInterval
 		// A client that polls has read what was done before its last request; one that watches may hear of it too late.
 		_, started, end, err := s.undergo(ctx, struct{ applier.Client }{s.client}, commit, h)
 		s.wire.on(nil)

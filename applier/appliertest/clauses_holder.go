@@ -52,6 +52,18 @@ var holderClauses = []clause{
 		check: holderOverdue,
 	},
 	{
+		group: "Holder", name: "cuts an operation in progress short",
+		text:  "Suspend cuts an operation in progress short: its run goes on to its end, which is reported, and nothing runs after it",
+		needs: []Capability{Holder, PushStuck},
+		check: holderCutsShort,
+	},
+	{
+		group: "Holder", name: "says that a release is unconfirmed",
+		text:  "ErrUnconfirmed from Release is a write that may have been made; to call again is safe",
+		needs: []Capability{Holder, API},
+		check: holderReleaseUnconfirmed,
+	},
+	{
 		group: "Holder", name: "says that a suspend is unconfirmed",
 		text:  "ErrUnconfirmed from Suspend is a write that may have been made; to call again is safe",
 		needs: []Capability{Holder, API},
@@ -287,6 +299,64 @@ func holderUnconfirmed(ctx context.Context, e *env) error {
 		return fmt.Errorf("the answers to the suspend were lost, and Suspend returned: %w", told(err))
 	}
 	return errors.Join(s.names(err.Error(), s.Ref), s.hold(ctx))
+}
+
+func holderReleaseUnconfirmed(ctx context.Context, e *env) error {
+	s, err := e.subject(ctx)
+	if err != nil {
+		return err
+	}
+	holder, _ := applier.AsHolder(s.client)
+	s.wire.on(func(r *request) fault {
+		if s.touched(r) {
+			return fault{lose: connectionReset(r)}
+		}
+		return fault{}
+	})
+	_, err = holder.Release(ctx, s.Ref)
+	s.wire.on(nil)
+	if !errors.Is(err, applier.ErrUnconfirmed) {
+		return fmt.Errorf("the answers to the release were lost, and Release returned: %w", told(err))
+	}
+	if wrong := s.names(err.Error(), s.Ref); wrong != nil {
+		return wrong
+	}
+	keeper, err := holder.Release(ctx, s.Ref)
+	if err != nil || keeper != "" {
+		return fmt.Errorf("Release was called again after its answer was lost, and returned %q, %w", keeper, told(err))
+	}
+	stands, err := holder.Suspension(ctx, s.Ref)
+	if err == nil && stands.Suspended {
+		err = fmt.Errorf("the applier was released, and Suspension says %+v", stands)
+	}
+	return err
+}
+
+func holderCutsShort(ctx context.Context, e *env) error {
+	s, err := e.subject(ctx)
+	if err != nil {
+		return err
+	}
+	commit, release, err := s.stuck(ctx)
+	if err != nil {
+		return err
+	}
+	started, err := s.request(ctx, commit)
+	if err != nil {
+		return err
+	}
+	holder, _ := applier.AsHolder(s.client)
+	if _, err := holder.Suspend(ctx, s.Ref); err != nil {
+		return fmt.Errorf("Suspend while an operation runs: %w", err)
+	}
+	if err := release(); err != nil {
+		return err
+	}
+	end, err := s.follow(ctx, &started)
+	if err != nil {
+		return fmt.Errorf("Suspend was called while the operation ran: %w", err)
+	}
+	return errors.Join(s.truthful(ctx, started, end), s.settled(ctx))
 }
 
 func holderErrors(ctx context.Context, e *env) error {

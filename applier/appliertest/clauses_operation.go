@@ -316,6 +316,7 @@ func (s *subject) neverStarted(ctx context.Context, started *applier.Started, be
 
 func progressErrors(ctx context.Context, e *env) error {
 	return e.sweep(ctx, sweep{what: "with a 500", strike: answers(internalError), flow: func(ctx context.Context, s *subject, h *hit) error {
+		s.follower.PollInterval = strikeInterval
 		commit, err := s.Push(ctx)
 		if err != nil {
 			return err

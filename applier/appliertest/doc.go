@@ -44,7 +44,7 @@
 // # Time
 //
 // In a bubble of testing/synctest, waits cost nothing. On a real cluster, set Parallel, and Timeout to what an apply
-// may take there. The clauses that sweep over requests make some dozens of appliers each.
+// may take there. The clauses that break each request in turn run some dozens of operations each.
 //
 // Run it under the race detector: two clauses use one client from several goroutines.
 package appliertest

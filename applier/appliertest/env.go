@@ -45,6 +45,8 @@ type subject struct {
 	*process
 	// spectator is a client of the suite's own, whose requests are neither counted nor broken.
 	spectator applier.Client
+	// follower follows operations, and says how often the suite looks again at what it waits for.
+	follower applier.Follower
 	// like is the applier as it stood before it was asked, which replace puts in its place.
 	like *unstructured.Unstructured
 }
@@ -60,7 +62,7 @@ func (e *env) subject(ctx context.Context) (*subject, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &subject{Applier: a, env: e, process: p, spectator: spectator}
+	s := &subject{Applier: a, env: e, process: p, spectator: spectator, follower: applier.Follower{PollInterval: pollInterval}}
 	if a.can(p.client, Holder) {
 		if err := s.hold(ctx); err != nil {
 			return nil, fmt.Errorf("cannot hold the new applier: %w", err)
@@ -142,7 +144,7 @@ func (s *subject) until(ctx context.Context, try func() error) error {
 		if err == nil || ctx.Err() != nil || errors.As(err, &final) || time.Now().After(deadline) {
 			return err
 		}
-		pause(ctx, pollInterval)
+		pause(ctx, s.follower.PollInterval)
 	}
 }
 
@@ -162,8 +164,12 @@ func (e finalError) Unwrap() error { return e.error }
 // stop makes until return err at once.
 func stop(err error) error { return finalError{err} }
 
-// pollInterval is how often the suite looks again at what it waits for.
-const pollInterval = 50 * time.Millisecond
+// How often the suite looks again at what it waits for. Where each look is struck in turn, a real cluster would take too long if
+// it looked often.
+const (
+	pollInterval   = 50 * time.Millisecond
+	strikeInterval = 500 * time.Millisecond
+)
 
 // pause waits for d or the end of ctx.
 func pause(ctx context.Context, d time.Duration) {

@@ -178,7 +178,7 @@ func (s *subject) follow(ctx context.Context, started *applier.Started) (applier
 func (s *subject) followWith(ctx context.Context, client applier.Client, started *applier.Started, report func(applier.Progress)) (applier.Progress, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.env.harness.Timeout)
 	defer cancel()
-	end, err := follower.Follow(ctx, client, s.Ref, started, report)
+	end, err := s.follower.Follow(ctx, client, s.Ref, started, report)
 	if err != nil {
 		return end, fmt.Errorf("the operation did not end within %v; last seen %+v: %w", s.env.harness.Timeout, end, err)
 	}
@@ -193,7 +193,7 @@ func (s *subject) pursue(ctx context.Context, client applier.Client, started *ap
 	}
 	waiting, cancel := context.WithTimeout(ctx, s.env.harness.Timeout/20)
 	defer cancel()
-	end, err := follower.Follow(waiting, client, s.Ref, started, nil)
+	end, err := s.follower.Follow(waiting, client, s.Ref, started, nil)
 	if err == nil || ctx.Err() != nil {
 		return end, err
 	}

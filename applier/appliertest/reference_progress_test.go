@@ -229,7 +229,11 @@ func (r *reference) Release(ctx context.Context, ref types.NamespacedName) (stri
 	if err != nil {
 		return "", r.errorf(ref, err)
 	}
-	return "", r.errorf(ref, r.update(ctx, ref, object, func(spec map[string]any) { spec["suspend"], spec["manager"] = false, "" }))
+	err = r.update(ctx, ref, object, func(spec map[string]any) { spec["suspend"], spec["manager"] = false, "" })
+	if r.is("an unconfirmed release is an error") && err != nil {
+		err = errors.New("it was not released")
+	}
+	return "", r.errorf(ref, err)
 }
 
 func history(object *unstructured.Unstructured) []any {

@@ -85,6 +85,8 @@ var mutants = map[string][]mutation{
 	"Holder/tells an applier that does not exist":                     {"Suspend errors are plain"},
 	"Holder/is not held while an operation runs":                      {"Suspension is always good"},
 	"Holder/suspends an overdue operation at once":                    {"Overdue waits"},
+	"Holder/cuts an operation in progress short":                      {"only our own token counts"},
+	"Holder/says that a release is unconfirmed":                       {"an unconfirmed release is an error"},
 	"Holder/says that a suspend is unconfirmed":                       {"writes are never unconfirmed"},
 	"Holder/reports nothing beside an error":                          {"Suspension swallows errors"},
 	"Watcher/shows what stands first":                                 {"Watch shows nothing first"},
