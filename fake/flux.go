@@ -87,8 +87,8 @@ func StartFlux(cluster *Cluster, options FluxOptions) *Flux {
 		cluster: cluster, options: options, remote: options.Remote,
 		artifacts: &artifacts{files: map[string]Files{}},
 	}
-	f.Source = &Controller{run: (&sourceController{flux: f, identity: identify(cluster, "source-controller")}).run}
-	f.Kustomize = &Controller{run: (&kustomizeController{flux: f, identity: identify(cluster, "kustomize-controller")}).run}
+	f.Source = &Controller{run: (&sourceController{flux: f, identity: identify(cluster, "flux-system", "source-controller")}).run}
+	f.Kustomize = &Controller{run: (&kustomizeController{flux: f, identity: identify(cluster, "flux-system", "kustomize-controller")}).run}
 	f.Start()
 	cluster.onStop(f.Stop)
 	return f
@@ -121,10 +121,10 @@ type identity struct {
 	client dynamic.Interface
 }
 
-func identify(cluster *Cluster, serviceAccount string) identity {
-	view := cluster.As("system:serviceaccount:flux-system:"+serviceAccount, nil)
+func identify(cluster *Cluster, namespace, serviceAccount string) identity {
+	view := cluster.As("system:serviceaccount:"+namespace+":"+serviceAccount, nil)
 	config := view.Config()
-	// Flux's finalizers are of a form that the API server warns of.
+	// The controllers' finalizers are of a form that the API server warns of.
 	config.WarningHandler = rest.NoWarnings{}
 	return identity{view: view, client: dynamic.NewForConfigOrDie(config)}
 }

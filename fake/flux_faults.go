@@ -10,10 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// A Step is a part of what Flux's controllers do with an object.
+// A Step is a part of what a simulated controller does with an object.
 type Step string
 
-// The steps, in the order in which they come.
+// The steps of Flux's controllers, in the order in which they come.
 const (
 	// FetchStep is a GitRepository's look at the remote. It fails as GitOperationFailed.
 	FetchStep Step = "fetch"
@@ -31,7 +31,7 @@ const (
 	HealthStep Step = "health"
 )
 
-// A StepFault is something that happens in a step of Flux's controllers. The zero value concerns each step of each object
+// A StepFault is something that happens in a step of a simulated controller. The zero value concerns each step of each object
 // and does nothing.
 type StepFault struct {
 	// Step and Object say where; a zero value is any.
@@ -60,15 +60,17 @@ type stepFault struct {
 }
 
 // Inject makes a fault strike from now on, until the returned function is called.
-func (f *Flux) Inject(fault StepFault) (remove func()) {
+func (f *Flux) Inject(fault StepFault) (remove func()) { return f.faults.inject(fault) }
+
+func (s *stepFaults) inject(fault StepFault) (remove func()) {
 	injected := &stepFault{StepFault: fault}
-	f.faults.mu.Lock()
-	defer f.faults.mu.Unlock()
-	f.faults.faults = append(f.faults.faults, injected)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.faults = append(s.faults, injected)
 	return func() {
-		f.faults.mu.Lock()
-		defer f.faults.mu.Unlock()
-		f.faults.faults = slices.DeleteFunc(f.faults.faults, func(other *stepFault) bool { return other == injected })
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.faults = slices.DeleteFunc(s.faults, func(other *stepFault) bool { return other == injected })
 	}
 }
 

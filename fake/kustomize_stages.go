@@ -167,15 +167,20 @@ func (r *run) mayApply(ctx context.Context, object *unstructured.Unstructured) e
 
 // resourceOf is where an object is applied.
 func (c *kustomizeController) resourceOf(object *unstructured.Unstructured) (dynamic.ResourceInterface, error) {
+	return resourceIn(c.flux.cluster, c.client, object)
+}
+
+// resourceIn is where a cluster keeps objects such as this one, in its namespace if it has one.
+func resourceIn(cluster *Cluster, client dynamic.Interface, object *unstructured.Unstructured) (dynamic.ResourceInterface, error) {
 	gvk := object.GroupVersionKind()
-	resource, isNamespaced, served := c.flux.cluster.server.ResourceOf(gvk)
+	resource, isNamespaced, served := cluster.server.ResourceOf(gvk)
 	switch {
 	case !served:
 		return nil, fmt.Errorf("no matches for kind %q in version %q", gvk.Kind, gvk.GroupVersion())
 	case isNamespaced:
-		return c.client.Resource(resource).Namespace(object.GetNamespace()), nil
+		return client.Resource(resource).Namespace(object.GetNamespace()), nil
 	default:
-		return c.client.Resource(resource), nil
+		return client.Resource(resource), nil
 	}
 }
 
