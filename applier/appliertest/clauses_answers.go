@@ -86,13 +86,21 @@ func startUnconfirmed(ctx context.Context, e *env) error {
 	if err != nil {
 		return err
 	}
-	commit, err := s.Push(ctx)
-	if err != nil {
-		return err
-	}
-	started, err := s.unconfirmed(ctx, commit, true)
-	if err != nil {
-		return err
+	var commit string
+	var started applier.Started
+	for made := 0; made == 0; made = stored(s.starts(started.Token)) {
+		if started.Token != "" {
+			// Something else changed the applier in that moment, and the answer that got lost was a conflict.
+			if _, err := s.pursue(ctx, s.client, &started, false); err != nil {
+				return err
+			}
+		}
+		if commit, err = s.Push(ctx); err != nil {
+			return err
+		}
+		if started, err = s.unconfirmed(ctx, commit, true); err != nil {
+			return err
+		}
 	}
 	end, err := s.follow(ctx, &started)
 	switch {

@@ -50,7 +50,7 @@ func crashing(ctx context.Context, s *subject, h *hit) error {
 	}
 	ask, record, end, err := s.live(ctx, commit, h)
 	if h.request() == nil {
-		if err == nil && (end.State != applier.StateSucceeded || end.AppliedCommit != commit) {
+		if err == nil && !elsewhere(end) && (end.State != applier.StateSucceeded || end.AppliedCommit != commit) {
 			err = fmt.Errorf("nothing was wrong, and the operation ended %+v", end)
 		}
 		return err
@@ -136,7 +136,7 @@ func (s *subject) recovered(ctx context.Context, record *applier.Started, made i
 	if err != nil {
 		return err
 	}
-	if end.State != applier.StateSucceeded || end.AppliedCommit != record.Commit {
+	if !elsewhere(end) && (end.State != applier.StateSucceeded || end.AppliedCommit != record.Commit) {
 		err = fmt.Errorf("the operation was started and nothing kept it from being applied, and it ended %+v", end)
 	}
 	return errors.Join(err, s.truthful(ctx, *record, end), s.settled(ctx))

@@ -163,15 +163,21 @@ func (s *subject) persist(ctx context.Context, commit string) error {
 			return fmt.Errorf("one request started the operation %d times", made)
 		case end.State == applier.StateSucceeded && end.AppliedCommit == commit:
 			return nil
-		case made == 1:
+		case made == 1 && !elsewhere(end):
 			return fmt.Errorf("the operation was started and nothing kept it from being applied, and it ended %+v", end)
 		}
 		last = fmt.Errorf("the operation ended %+v", end)
-		if !end.AskAgain() {
+		if !elsewhere(end) && !end.AskAgain() {
 			return fmt.Errorf("the operation was not started, and its end does not say that it may be asked for again: %w", last)
 		}
 	}
 	return fmt.Errorf("the commit is not applied after three attempts: %w", last)
+}
+
+// elsewhere reports an end at another commit, which the truth bears out. It happens where an applier learns late of what its source
+// holds, and a host asks again.
+func elsewhere(end applier.Progress) bool {
+	return end.State == applier.StateSucceeded && end.Reason == applier.ReasonAppliedOther
 }
 
 // refused returns what is wrong with an error of Request, made by a fault that passes.
