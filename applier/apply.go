@@ -20,7 +20,8 @@ const settleTimeout = 10 * time.Second
 // commit is refused. The errors are those of [Client.Request], an [OperationError] that is ErrFailed or
 // ErrAppliedOther, and, once ctx ended, its cause. With the latter, Apply has gone on for up to ten seconds to
 // suspend a Flux Kustomization that it resumed; the Progress tells how far it came, and an operation that did not end
-// is named in the error. A host that must not lose it then sets ask.Record and follows the recorded operation itself.
+// is named in the error; it may also have ended by then, and the Progress be Succeeded. A host that must not lose it
+// sets ask.Record and follows the recorded operation itself.
 func Apply(ctx context.Context, client Client, ref types.NamespacedName, ask Ask, report func(Progress)) (Progress, error) {
 	return Follower{}.Apply(ctx, client, ref, ask, report)
 }

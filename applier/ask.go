@@ -58,7 +58,7 @@ type Ask struct {
 	// one request alone; see [NewToken]. Apply makes one where it is empty.
 	Token string
 	// Live asks a Flux Kustomization that is not held suspended: it is made to reconcile the commit, is followed the
-	// same way, and is never suspended. Other backends ignore it.
+	// same way, and is never suspended. It always runs, whatever Reason says. Other backends ignore it.
 	Live bool
 	// Wait bounds how long the request may wait for an operation in progress on the applier to
 	// end. Zero is the client's default; negative does not wait.

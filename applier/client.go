@@ -39,6 +39,7 @@ type Client interface {
 	//   - IsPermanent: a configuration that no retry can mend. A [VerdictError] carries the
 	//     reason that Validate would give.
 	//   - ErrStale: the decision no longer holds. Decide again.
+	//   - ErrNotFetched: the applier's source does not lead to the commit. No retry helps where a newer one is pushed.
 	//   - ErrBusy: an operation in progress did not end while the request waited.
 	//   - ErrNotHeld, ErrSuspended: the applier is to be held before it is asked, or not to be (Flux alone). Permanent.
 	//   - any other: what failed may be mended by itself. Decide again, then retry with a new token.

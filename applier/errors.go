@@ -16,6 +16,9 @@ import (
 var (
 	// ErrStale is a decision that no longer held when the request was about to write. Nothing was started.
 	ErrStale = errors.New("the decision to apply no longer holds")
+	// ErrNotFetched is a source that was made to fetch and does not lead to the commit: it was not pushed yet, or is
+	// no longer the newest of its branch. Nothing was started.
+	ErrNotFetched = errors.New("the source does not lead to the commit")
 	// ErrBusy is an operation in progress on the applier that did not end while the request waited for it. Nothing was
 	// started, and the request may be made again.
 	ErrBusy = errors.New("an operation is in progress")

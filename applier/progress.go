@@ -56,11 +56,13 @@ const (
 	ReasonHealthCheckCanceled = fluxmeta.HealthCheckCanceledReason
 )
 
-// AskAgain reports whether p is a failure that says nothing about the commit: the same request, made anew, may succeed. A
-// failure without it is the applier's verdict on the commit, or means that there is nothing left to ask.
+// AskAgain reports whether p is a failure that says nothing about the commit: the same request, made anew, may succeed, at once
+// or once what Flux waited for is there (DependencyNotReady, ArtifactFailed). A failure without it is the applier's verdict on
+// the commit, or needs a change of something else, or leaves nothing to ask.
 func (p Progress) AskAgain() bool {
 	switch p.Reason {
-	case ReasonAttemptedOther, ReasonNotRun, ReasonInterrupted, ReasonSwallowed, ReasonSuperseded, ReasonHealthCheckCanceled:
+	case ReasonAttemptedOther, ReasonNotRun, ReasonInterrupted, ReasonSwallowed, ReasonSuperseded, ReasonHealthCheckCanceled,
+		fluxmeta.DependencyNotReadyReason, fluxmeta.ArtifactFailedReason:
 		return p.State == StateFailed
 	}
 	return false

@@ -42,6 +42,7 @@ func TestWhatSaysNothingOfTheCommitMayBeAskedAgain(t *testing.T) {
 	for reason, again := range map[string]bool{
 		applier.ReasonNotRun: true, applier.ReasonInterrupted: true, applier.ReasonAttemptedOther: true, applier.ReasonSwallowed: true,
 		applier.ReasonSuperseded: true, applier.ReasonHealthCheckCanceled: true,
+		"DependencyNotReady": true, "ArtifactFailed": true,
 		"BuildFailed": false, applier.ReasonPathNotFound: false, applier.ReasonGone: false, applier.ReasonReplaced: false, applier.ReasonDeleting: false,
 	} {
 		assert.Equal(t, again, applier.Progress{State: applier.StateFailed, Reason: reason}.AskAgain(), reason)

@@ -42,7 +42,8 @@ type Verdict struct {
 	// what would mend it.
 	Message string
 	// Err is set with ReasonCheckFailed: the read that failed. A host may prefer to keep the verdict it
-	// already shows over replacing a known answer with "could not tell".
+	// already shows over replacing a known answer with "could not tell". It is also set in the VerdictError of a write
+	// that the API server forbade.
 	Err error
 	// Source is what the applier applies from, where Validate could read it, whatever the verdict.
 	Source *Source
@@ -58,7 +59,7 @@ type VerdictError struct {
 // Error returns the verdict's message.
 func (e *VerdictError) Error() string { return e.Verdict.Message }
 
-// Unwrap returns the read that failed, if that is the reason.
+// Unwrap returns the read that failed, or the answer to a write that was forbidden, if that is the reason.
 func (e *VerdictError) Unwrap() error { return e.Verdict.Err }
 
 // AsError returns nil for a verdict that is OK, and otherwise a [VerdictError], marked as permanent unless the

@@ -30,7 +30,7 @@
 //
 // An end that is a failure has Argo CD's own phase for a reason, and its message: Failed for a sync that ran and
 // failed, which may be applied in part, also when somebody terminated it, and Error for one that could not run. Or
-// one of these, under which the host may ask again:
+// one of these. Progress.AskAgain tells under which the same request may be made anew:
 //
 //	Interrupted    the controller had just started and refused every operation (3.2.11), somebody removed the operation
 //	               while it ran, or it succeeded and names no revision

@@ -145,7 +145,17 @@ func (c *Client) update(ctx context.Context, ref types.NamespacedName, u *unstru
 // mayChange reports whether a refused write is worth another try.
 func mayChange(err error) bool { return apierrors.IsConflict(err) || apierrors.IsTooManyRequests(err) }
 
-func (r *request) notAsked(err error) error { return fmt.Errorf("%s was not asked: %w", r.named, err) }
+// notAsked is the error of an update that was refused. One that this identity may not make, or that an admission webhook
+// forbids, is the verdict that Validate gives.
+func (r *request) notAsked(err error) error {
+	if apierrors.IsForbidden(err) {
+		verdict := refuse(applier.ReasonForbidden, "this identity may not update %s: grant it the verb update on %s: %v",
+			r.named, applications.GroupResource(), err)
+		verdict.Err = err
+		return verdict.AsError()
+	}
+	return fmt.Errorf("%s was not asked: %w", r.named, err)
+}
 
 // couldNotTell reports whether err says nothing about the Application.
 func couldNotTell(err error) bool {

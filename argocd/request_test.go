@@ -231,7 +231,8 @@ func TestARefusedUpdateIsAnErrorThatKeepsTheAnswer(t *testing.T) {
 		w.on("update", func() error { return answer })
 		started, err := w.request(t.Context())
 		require.ErrorIs(t, err, answer)
-		assert.ErrorContains(t, err, "Application argocd/app in cluster prod was not asked")
+		assert.Equal(t, apierrors.IsForbidden(answer), applier.VerdictReason(err) == applier.ReasonForbidden)
+		assert.ErrorContains(t, err, "Application argocd/app in cluster prod")
 		assert.Zero(t, started)
 		assert.Equal(t, 1, w.writes())
 	}

@@ -30,8 +30,8 @@
 // equality and times are not compared at all.
 //
 // An end that is a failure has Flux's own reason (BuildFailed, ReconciliationFailed, HealthCheckFailed,
-// DependencyNotReady, ArtifactFailed, AccessDenied, …) and message, or one of these, under which the host may ask
-// again:
+// DependencyNotReady, ArtifactFailed, AccessDenied, …) and message, or one of these.
+// Progress.AskAgain tells under which the same request may be made anew:
 //
 //	PathNotFound           the commit does not have spec.path; ArtifactFailed in Flux's words
 //	AttemptedOther         the run failed at another revision than the commit

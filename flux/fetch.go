@@ -43,10 +43,11 @@ func (r *request) fetch(ctx context.Context, source gitRepository) error {
 	case !r.ask.IsCurrent():
 		return fmt.Errorf("%w, and %s holds %s", r.stale(), named, describeArtifact(last.artifact))
 	case last.ready.is(metav1.ConditionFalse):
-		return fmt.Errorf("%s is not asked: %s could not fetch %s: %s: %s", r.named, named, commit, last.ready.reason, last.ready.message)
+		return fmt.Errorf("%s is not asked: %w: %s could not fetch %s: %s: %s",
+			r.named, applier.ErrNotFetched, named, commit, last.ready.reason, last.ready.message)
 	default:
-		return fmt.Errorf("%s is not asked: %s fetched %s, not %s: is it pushed to the branch, and is the branch still there?",
-			r.named, named, describeArtifact(last.artifact), commit)
+		return fmt.Errorf("%s is not asked: %w: %s fetched %s, not %s: is it pushed to the branch, and still the newest there?",
+			r.named, applier.ErrNotFetched, named, describeArtifact(last.artifact), commit)
 	}
 }
 

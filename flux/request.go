@@ -31,8 +31,8 @@ import (
 // applied: nothing was applied since, and nothing will be until it is resumed. What others changed in its spec while
 // it was held is not seen by that; ask for a Repair. A Live ask always runs.
 //
-// An artifact that ends on another commit is ErrStale when the decision no longer holds, and otherwise an error that
-// names what was fetched: the branch does not lead to the commit, or it was not pushed yet.
+// An artifact that ends on another commit is ErrStale when the decision no longer holds, and otherwise ErrNotFetched,
+// with what was fetched: the commit was not pushed yet, or is no longer the newest of the branch.
 //
 // An empty commit has nothing to apply: the GitRepository is stamped, so that Flux reports the missing branch itself,
 // and the outcome is OutcomeCurrent.

@@ -19,8 +19,12 @@ func (r *request) awaitTurn(ctx context.Context) (view, error) {
 		if !errors.Is(err, applier.ErrBusy) || r.ask.Wait < 0 {
 			return v, err
 		}
-		if waited := r.await(ctx); waited != nil {
-			return v, fmt.Errorf("%w (%w)", err, waited)
+		waited := r.await(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return v, fmt.Errorf("%w: %w", err, context.Cause(ctx))
+		case waited != nil:
+			return v, fmt.Errorf("%w: waited for it to end: %v", err, waited)
 		}
 	}
 }
@@ -94,7 +98,8 @@ func (c *Client) live(ks kustomization) error {
 	case c.options.heldByUs(ks.owners):
 		return applier.Permanent(fmt.Errorf("%w: %s is held by this host: ask without Live, or release it", applier.ErrSuspended, named))
 	case ks.suspended:
-		return applier.Permanent(fmt.Errorf("%w: %s: resume it, or hold it by Suspend and ask without Live", applier.ErrSuspended, named))
+		return applier.Permanent(fmt.Errorf("%w: %s, by %s: resume it, or hold it by Suspend and ask without Live",
+			applier.ErrSuspended, named, keeper(ks)))
 	case ks.requested != "" && !ks.handledLatest():
 		return fmt.Errorf("%w: a reconcile of %s that somebody asked for is not handled yet: is kustomize-controller running?",
 			applier.ErrBusy, named)

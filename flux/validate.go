@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -111,8 +112,9 @@ func (c *Client) suspendIsFree(ks kustomization) applier.Verdict {
 		return applier.Verdict{OK: true}
 	}
 	return refuse(applier.ReasonSuspendOwnedElsewhere,
-		"the spec.suspend of %s is applied by field manager %s, which would set it again: remove spec.suspend from the manifest that %s applies",
-		c.named("Kustomization", ks.name), manager, manager)
+		"the spec.suspend of %s is applied by field manager %s, which would set it again: remove spec.suspend from the manifest that it applies; "+
+			"if it is another program that holds it, let that release it; if it is a former name of this one, list it in FormerFieldManagers",
+		c.named("Kustomization", ks.name), manager)
 }
 
 // mayWrite judges whether this identity may write what a request writes.
@@ -168,6 +170,18 @@ func about(named string, verdict applier.Verdict) applier.Verdict {
 		verdict.Err = fmt.Errorf("%s: %w", named, verdict.Err)
 	}
 	return verdict
+}
+
+// forbidden makes the answer to a write that this identity may not make, or that an admission webhook forbids, the verdict
+// that Validate gives. Any other error is returned as it is.
+func (c *Client) forbidden(k kind, ref types.NamespacedName, err error) error {
+	if !apierrors.IsForbidden(err) {
+		return err
+	}
+	verdict := refuse(applier.ReasonForbidden, "this identity may not patch %s: grant it the verb patch on %s: %v",
+		c.named(k.name, ref), k.resource.GroupResource(), err)
+	verdict.Err = err
+	return verdict.AsError()
 }
 
 func refuse(reason, format string, args ...any) applier.Verdict {

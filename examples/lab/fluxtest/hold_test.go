@@ -129,7 +129,8 @@ func (s *subject) requireOwnedElsewhere(t *testing.T, err error) {
 	assert.Equal(t, applier.ReasonSuspendOwnedElsewhere, applier.VerdictReason(err))
 	assert.True(t, applier.IsPermanent(err))
 	assert.EqualError(t, err, "the spec.suspend of Kustomization "+s.ref.String()+" in cluster lab is applied by field manager parent, "+
-		"which would set it again: remove spec.suspend from the manifest that parent applies")
+		"which would set it again: remove spec.suspend from the manifest that it applies; "+
+		"if it is another program that holds it, let that release it; if it is a former name of this one, list it in FormerFieldManagers")
 }
 
 func TestAHoldIsNotMadeOnWhatIsGoneOrReplacedSinceItWasRead(t *testing.T) {

@@ -112,7 +112,8 @@ func TestValidateSaysWhyAKustomizationCannotBeAsked(t *testing.T) {
 			given:  func(t *testing.T, s *subject) { s.applyAs(t, "parent", false) },
 			reason: applier.ReasonSuspendOwnedElsewhere, revision: "main",
 			message: "the spec.suspend of Kustomization {ref} in cluster lab is applied by field manager parent, " +
-				"which would set it again: remove spec.suspend from the manifest that parent applies",
+				"which would set it again: remove spec.suspend from the manifest that it applies; " +
+				"if it is another program that holds it, let that release it; if it is a former name of this one, list it in FormerFieldManagers",
 		},
 		"another manager applies spec.suspend beside us": {
 			given: func(t *testing.T, s *subject) {
@@ -121,7 +122,8 @@ func TestValidateSaysWhyAKustomizationCannotBeAsked(t *testing.T) {
 			},
 			reason: applier.ReasonSuspendOwnedElsewhere, revision: "main",
 			message: "the spec.suspend of Kustomization {ref} in cluster lab is applied by field manager parent, " +
-				"which would set it again: remove spec.suspend from the manifest that parent applies",
+				"which would set it again: remove spec.suspend from the manifest that it applies; " +
+				"if it is another program that holds it, let that release it; if it is a former name of this one, list it in FormerFieldManagers",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -32,7 +32,7 @@
 //
 // and [Lab.Application] instead of GitRepository and Kustomization.
 //
-// The programs are built at first use, which takes half an hour on two cores:
+// The programs are built at first use, which takes a quarter of an hour on two cores:
 // longer than go test allows by default. Build them beforehand with
 // go -C examples/lab run . build. They are kept in the user's cache folder,
 // or in the one that the variable GITOPS_APPLIER_LAB_CACHE names.
