@@ -164,7 +164,7 @@ func TestAnIdentityThatMayNotUpdateIsTold(t *testing.T) {
 	assert.Equal(t, s.repo.URL(), verdict.Source.URL)
 	assert.Zero(t, started)
 	assert.Equal(t, applier.AbsenceForbidden, applier.AbsenceOf(err), "%v", err)
-	assert.ErrorContains(t, err, "Application "+s.ref.String()+" in cluster lab was not asked")
+	assert.ErrorContains(t, err, "this identity may not update Application "+s.ref.String()+" in cluster lab")
 	assert.Equal(t, before.Object["operation"], s.get(t).Object["operation"])
 	assert.Equal(t, recordOf(before), recordOf(s.get(t)))
 }
