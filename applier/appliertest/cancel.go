@@ -53,7 +53,8 @@ func requestReturns(ctx context.Context, e *env) error {
 // errStruck says that a request was struck while a call was going on.
 var errStruck = errors.New("struck")
 
-// await returns the result of a call, or errStruck as soon as one of its requests was struck.
+// await returns the result of a call, or errStruck once one of its requests was struck. A process that ended before would take
+// the request back that it was to leave behind.
 func (s *subject) await(ctx context.Context, h *hit, done <-chan error) error {
 	for {
 		select {
@@ -63,7 +64,7 @@ func (s *subject) await(ctx context.Context, h *hit, done <-chan error) error {
 			return ctx.Err()
 		case <-time.After(pollInterval):
 		}
-		if h.request() != nil {
+		if r := h.request(); r != nil && s.wire.isOver(r) {
 			return errStruck
 		}
 	}

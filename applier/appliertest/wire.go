@@ -48,6 +48,8 @@ type request struct {
 	body            string
 	// stored says that the API server processed it without an error.
 	stored bool
+	// over says that nothing more becomes of it.
+	over bool
 }
 
 func (r *request) String() string {
@@ -114,8 +116,10 @@ func (w *wire) carry(ctx context.Context, r request, send func() (*unstructured.
 	}
 	switch {
 	case f.refuse != nil:
+		w.finish(&r, false)
 		return nil, f.refuse
 	case f.hang != nil:
+		w.finish(&r, false)
 		select {
 		case <-ctx.Done():
 			return nil, noAnswer(ctx.Err())
@@ -124,13 +128,12 @@ func (w *wire) carry(ctx context.Context, r request, send func() (*unstructured.
 		}
 	case f.before != nil:
 		if err := f.before(ctx); err != nil {
+			w.finish(&r, false)
 			return nil, err
 		}
 	}
 	object, err := send()
-	w.mu.Lock()
-	r.stored = err == nil
-	w.mu.Unlock()
+	w.finish(&r, err == nil)
 	if f.lose != nil {
 		return nil, f.lose
 	}
@@ -139,6 +142,19 @@ func (w *wire) carry(ctx context.Context, r request, send func() (*unstructured.
 		f.change(object)
 	}
 	return object, err
+}
+
+func (w *wire) finish(r *request, stored bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r.stored, r.over = stored, true
+}
+
+// isOver reports whether nothing more becomes of a request, so that what the API server made of it is known.
+func (w *wire) isOver(r *request) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return r.over
 }
 
 // Resource makes wire a dynamic.Interface.
