@@ -8,4 +8,4 @@ import (
 	"github.com/gitops-applier/gitops-applier/examples/lab/lab"
 )
 
-func TestMain(m *testing.M) { lab.Main(m) }
+func TestMain(m *testing.M) { lab.Main(m, lab.All) }
