@@ -1,0 +1,191 @@
+package fake_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/gitops-applier/gitops-applier/applier"
+	"github.com/gitops-applier/gitops-applier/argocd"
+	"github.com/gitops-applier/gitops-applier/fake"
+)
+
+// What package argocd makes of the simulated controller.
+
+var argoApp = types.NamespacedName{Namespace: team, Name: "app"}
+
+func (w *argoWorld) client() *argocd.Client {
+	w.Helper()
+	client, err := argocd.New("prod", w.cluster, argocd.Options{Initiator: "acme"})
+	require.NoError(w, err)
+	return client
+}
+
+// apply asks for a commit, and follows the operation to its end.
+func (w *argoWorld) apply(commit string) (applier.Progress, error) {
+	return applier.Apply(w.Context(), w.client(), argoApp, w.ask(commit), nil)
+}
+
+func (w *argoWorld) ask(commit string) applier.Ask {
+	return applier.Ask{Want: applier.Binding{Repository: repositoryURL, Branch: "main"}, Commit: commit, Token: applier.NewToken()}
+}
+
+func TestTheClientSyncsACommitAfterAnyLeftover(t *testing.T) {
+	for name, previous := range map[string]fields{
+		"a selective sync":                       {"resources": []any{fields{"kind": "ConfigMap", "name": "cm"}}},
+		"a dry run":                              {"dryRun": true},
+		"a sync that prunes, with other options": {"prune": true, "syncOptions": []any{"ServerSideApply=true"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inArgo(t, func(w *argoWorld) {
+				w.push("one", waves("one"))
+				w.application()
+				w.operate(operation("first", previous))
+				end, err := w.apply(w.push("two", waves("two")))
+				require.NoError(w, err)
+				assert.Equal(w, "two", w.called[end.AppliedCommit])
+				assert.Equal(w, "two", w.data("cm"))
+				assert.Equal(w, "two", w.data("second"))
+			})
+		})
+	}
+}
+
+func TestTheClientNamesWhatWasNotPruned(t *testing.T) {
+	inArgo(t, func(w *argoWorld) {
+		w.synced()
+		w.repo.Commit(fake.Files{"other.yaml": configMap("other", "x")})
+		end, err := w.apply(w.repo.Remove("cm.yaml"))
+		require.NoError(w, err)
+		assert.Equal(w, "successfully synced (all tasks run); not pruned: ConfigMap team-a/cm", end.Message)
+	})
+}
+
+func TestTheClientWaitsForSomebodyElsesOperation(t *testing.T) {
+	inArgo(t, func(w *argoWorld) {
+		w.synced()
+		w.operate(operation("theirs", fields{"revision": w.push("two", fake.Files{"cm.yaml": configMap("cm", "two"), "hook.yaml": hook})}))
+		w.repo.Remove("hook.yaml")
+		three := w.push("three", value("three"))
+		go func() {
+			time.Sleep(time.Minute)
+			w.endHook()
+		}()
+		_, err := w.apply(three)
+		require.NoError(w, err)
+		assert.Equal(w, "three", w.data("cm"))
+		history := w.field("status", "history").([]any)
+		assert.Len(w, history, 3, "theirs was carried out")
+	})
+}
+
+func TestTheClientReplacesAnOrphanAfterItsWait(t *testing.T) {
+	inArgo(t, func(w *argoWorld) {
+		w.synced()
+		w.operate(operation("theirs", fields{"revision": w.push("two", fake.Files{"hook.yaml": hook})}))
+		w.update(func(app fields) { delete(app, "operation") })
+		w.repo.Remove("hook.yaml")
+		start := time.Now()
+		end, err := w.apply(w.push("three", value("three")))
+		require.NoError(w, err)
+		assert.GreaterOrEqual(w, time.Since(start), argocd.DefaultOperationWait)
+		assert.Contains(w, end.Message, "it replaced an operation of somebody who left no name that was left in progress")
+		assert.Equal(w, "three", w.data("cm"))
+	})
+}
+
+func TestTheClientTellsThatAPassInFlightSwallowedItsOperation(t *testing.T) {
+	for name, test := range map[string]struct {
+		removed []string
+		reason  string
+	}{
+		// The record that stood before the request stands again: nothing ran for it.
+		"whose record stood, and was waited for in vain": {removed: []string{"operation"}, reason: applier.ReasonSwallowed},
+		// Another's record stands where there was none.
+		"whose record was removed": {removed: []string{"operation", "status"}, reason: applier.ReasonSuperseded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inArgo(t, func(w *argoWorld) {
+				w.synced()
+				w.argo.Inject(fake.StepFault{Step: fake.LoadStep, Nth: 1, Delay: 10 * time.Minute})
+				w.operate(operation("theirs", fields{"revision": w.push("two", value("two"))}))
+				w.update(func(app fields) {
+					for _, field := range test.removed {
+						delete(app, field)
+					}
+				})
+				end, err := w.apply(w.push("three", value("three")))
+				require.ErrorIs(w, err, applier.ErrFailed)
+				assert.Equal(w, test.reason, end.Reason)
+				assert.Equal(w, "two", w.data("cm"))
+			})
+		})
+	}
+}
+
+func TestTheClientTellsAControllerThatHasJustStartedFromABadCommit(t *testing.T) {
+	inArgo(t, func(w *argoWorld) {
+		w.synced(set(int64(0), "spec", "syncPolicy", "retry", "limit"))
+		w.argo.FailNext(fake.ProjectStep, "Application referencing project default which does not exist")
+		end, err := w.apply(w.push("two", value("two")))
+		require.ErrorIs(w, err, applier.ErrFailed)
+		assert.Equal(w, applier.ReasonInterrupted, end.Reason)
+		assert.Equal(w, "one", w.data("cm"))
+	})
+}
+
+func TestAFailureThatPassesIsAbsorbedByTheOperationsRetry(t *testing.T) {
+	for _, step := range []fake.Step{fake.ProjectStep, fake.LoadStep, fake.ApplyStep} {
+		t.Run(string(step), func(t *testing.T) {
+			inArgo(t, func(w *argoWorld) {
+				w.synced()
+				w.argo.FailNext(step, "no")
+				_, err := w.apply(w.push("two", value("two")))
+				require.NoError(w, err)
+				assert.Equal(w, "two", w.data("cm"))
+			})
+		})
+	}
+}
+
+func TestTheControllerMayBeKilledInAnyStep(t *testing.T) {
+	for _, step := range []fake.Step{fake.ProjectStep, fake.LoadStep, fake.ApplyStep, fake.WaveStep} {
+		t.Run(string(step), func(t *testing.T) {
+			inArgo(t, func(w *argoWorld) {
+				w.synced()
+				w.argo.Inject(fake.StepFault{Step: step, Nth: 1, Do: func() {
+					w.argo.Stop()
+					time.AfterFunc(time.Minute, w.argo.Start)
+				}})
+				end, err := w.apply(w.push("two", waves("two")))
+				require.NoError(w, err)
+				assert.Equal(w, "two", w.called[end.AppliedCommit])
+				assert.Equal(w, "two", w.data("cm"))
+				assert.Equal(w, "two", w.data("second"))
+			})
+		})
+	}
+}
+
+func TestASyncWindowIsWaitedFor(t *testing.T) {
+	inArgo(t, func(w *argoWorld) {
+		w.synced()
+		w.argo.Block()
+		var reports []string
+		go func() {
+			time.Sleep(time.Hour)
+			w.argo.Unblock()
+		}()
+		_, err := applier.Apply(w.Context(), w.client(), argoApp, w.ask(w.push("two", value("two"))), func(p applier.Progress) {
+			reports = append(reports, string(p.State)+" "+p.Message)
+		})
+		require.NoError(w, err)
+		assert.Contains(w, reports, "Running Application team-a/app in cluster prod is Running: Sync operation blocked by sync window")
+		synctest.Wait()
+		assert.Equal(w, "two", w.data("cm"))
+	})
+}
