@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -11,14 +12,35 @@ import (
 	"github.com/gitops-applier/gitops-applier/applier"
 )
 
-// ask asks for a commit and prints each step of the operation as it happens.
-func ask(ctx context.Context, out io.Writer, client applier.Client, ref types.NamespacedName, a applier.Ask) error {
+// An engine is an applier that is asked, and the client that asks it.
+type engine struct {
+	name   string
+	client applier.Client
+	ref    types.NamespacedName
+}
+
+// ask asks all engines for a commit at the same time, and prints each step of their operations as it happens. It returns how each ended.
+func ask(ctx context.Context, out io.Writer, engines []engine, a applier.Ask) []error {
 	begin := time.Now()
-	step := func(state, message string) {
-		fmt.Fprintf(out, "  +%6.3fs  %-10s %s\n", time.Since(begin).Seconds(), state, message)
+	var lines sync.Mutex
+	ends := make([]error, len(engines))
+	var asking sync.WaitGroup
+	for i, e := range engines {
+		asking.Go(func() {
+			ends[i] = e.ask(ctx, a, func(state, message string) {
+				lines.Lock()
+				defer lines.Unlock()
+				fmt.Fprintf(out, "  +%6.3fs  %-7s  %-10s %s\n", time.Since(begin).Seconds(), e.name, state, message)
+			})
+		})
 	}
-	step("Asked", fmt.Sprintf("%s of %s", applier.DescribeCommit(a.Commit), ref))
-	end, err := applier.Apply(ctx, client, ref, a, func(p applier.Progress) {
+	asking.Wait()
+	return ends
+}
+
+func (e engine) ask(ctx context.Context, a applier.Ask, step func(state, message string)) error {
+	step("Asked", fmt.Sprintf("%s of %s", applier.DescribeCommit(a.Commit), e.ref))
+	end, err := applier.Apply(ctx, e.client, e.ref, a, func(p applier.Progress) {
 		message := p.Message
 		if p.Reason != "" {
 			message = p.Reason + ": " + message
@@ -28,14 +50,14 @@ func ask(ctx context.Context, out io.Writer, client applier.Client, ref types.Na
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "Applied %s.", end.AppliedRevision)
-	if holder, ok := applier.AsHolder(client); ok {
-		suspension, err := holder.Suspension(ctx, ref)
+	applied := "Applied " + end.AppliedRevision + "."
+	if holder, ok := applier.AsHolder(e.client); ok {
+		suspension, err := holder.Suspension(ctx, e.ref)
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(out, " Suspended again: %t.", suspension.Held && suspension.Handled)
+		applied += fmt.Sprintf(" Suspended again: %t.", suspension.Held && suspension.Handled)
 	}
-	fmt.Fprintln(out)
+	step("", applied)
 	return nil
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
@@ -10,6 +11,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/gitops-applier/gitops-applier/applier"
+	"github.com/gitops-applier/gitops-applier/argocd"
 	"github.com/gitops-applier/gitops-applier/flux"
 )
 
@@ -31,6 +33,14 @@ func runOnCluster(ctx context.Context, out io.Writer, o options) error {
 	if !verdict.OK {
 		return verdict.AsError()
 	}
+	engines := []engine{{"Flux", client, o.kustomization}}
+	if o.application.Name != "" {
+		application, err := argocd.New(config.Host, connection, argocd.Options{Initiator: fieldManager})
+		if err != nil {
+			return err
+		}
+		engines = append(engines, engine{"Argo CD", application, o.application})
+	}
 	if err := hold(ctx, client, o.kustomization); err != nil {
 		return err
 	}
@@ -43,10 +53,10 @@ func runOnCluster(ctx context.Context, out io.Writer, o options) error {
 		}
 		fmt.Fprintf(out, "Pushed %s to branch %s of %s.\n", applier.DescribeCommit(commit), verdict.Source.Revision, verdict.Source.URL)
 	}
-	failed := ask(ctx, out, client, o.kustomization, applier.Ask{
+	failed := errors.Join(ask(ctx, out, engines, applier.Ask{
 		Want:   applier.Binding{Repository: verdict.Source.URL, Branch: verdict.Source.Revision},
 		Commit: commit,
-	})
+	})...)
 	if o.release {
 		if err := release(ctx, out, client, o.kustomization); err != nil {
 			return err

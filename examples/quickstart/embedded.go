@@ -7,9 +7,12 @@ import (
 	"io"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gitops-applier/gitops-applier/applier"
+	"github.com/gitops-applier/gitops-applier/argocd"
 	"github.com/gitops-applier/gitops-applier/fake"
 	"github.com/gitops-applier/gitops-applier/flux"
 )
@@ -17,50 +20,76 @@ import (
 // repositoryURL is the address of the embedded repository. Nothing is sent there.
 const repositoryURL = "https://git.example.com/acme/shop"
 
-// runEmbedded runs on a cluster in memory with a simulated Flux: a commit that is applied, and one that cannot be.
+// embeddedApplication is the Application of the embedded cluster, in a namespace of its own.
+var embeddedApplication = types.NamespacedName{Namespace: "demo-argocd", Name: "app"}
+
+// runEmbedded runs on a cluster in memory with a simulated Flux and a simulated Argo CD: a commit that both apply, and one that neither can.
 func runEmbedded(ctx context.Context, out io.Writer, o options) error {
-	cluster := fake.NewCluster(fake.Options{Namespaces: []string{o.kustomization.Namespace}})
+	cluster := fake.NewCluster(fake.Options{Namespaces: []string{o.kustomization.Namespace, embeddedApplication.Namespace}})
 	defer cluster.Stop()
-	repository := fake.StartFlux(cluster, fake.FluxOptions{}).Remote().Repository(repositoryURL)
-	repository.Commit(fake.Files{manifestFile: fmt.Sprintf(manifest, o.kustomization.Namespace, "first")})
+	remote := fake.NewRemote()
+	fake.StartFlux(cluster, fake.FluxOptions{Remote: remote})
+	fake.StartArgoCD(cluster, fake.ArgoCDOptions{Remote: remote})
+	repository := remote.Repository(repositoryURL)
+	repository.Commit(fake.Files{manifestFile: manifest("", "first")})
 	if err := createEmbedded(ctx, cluster, o); err != nil {
 		return err
 	}
-	client, err := flux.New("embedded", cluster, flux.Options{FieldManager: fieldManager})
+	kustomization, err := flux.New("embedded", cluster, flux.Options{FieldManager: fieldManager})
 	if err != nil {
 		return err
 	}
-	if err := hold(ctx, client, o.kustomization); err != nil {
+	application, err := argocd.New("embedded", cluster, argocd.Options{Initiator: fieldManager})
+	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "%s on the embedded cluster is held: it applies only when asked.\n\nA commit is pushed and asked for:\n", o.kustomization)
+	if err := hold(ctx, kustomization, o.kustomization); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "On the embedded cluster, the Kustomization %s is held: it applies only when asked, as the Application %s does.\n",
+		o.kustomization, embeddedApplication)
 
+	engines := []engine{{"Flux", kustomization, o.kustomization}, {"Argo CD", application, embeddedApplication}}
 	push := func(content string) applier.Ask {
 		return applier.Ask{
 			Want:   applier.Binding{Repository: repositoryURL, Branch: fake.DefaultBranch},
 			Commit: repository.Commit(fake.Files{manifestFile: content}),
 		}
 	}
-	if err := ask(ctx, out, client, o.kustomization, push(fmt.Sprintf(manifest, o.kustomization.Namespace, "second"))); err != nil {
+	fmt.Fprintln(out, "\nA commit is pushed and asked for:")
+	if err := errors.Join(ask(ctx, out, engines, push(manifest("", "second")))...); err != nil {
 		return err
 	}
 	fmt.Fprintln(out, "\nA commit that cannot be built is pushed and asked for:")
-	err = ask(ctx, out, client, o.kustomization, push(brokenManifest))
-	if !errors.Is(err, applier.ErrFailed) {
-		return fmt.Errorf("the broken commit did not fail: %w", err)
+	for i, err := range ask(ctx, out, engines, push(brokenManifest)) {
+		if !errors.Is(err, applier.ErrFailed) {
+			return fmt.Errorf("the broken commit did not fail with %s: %w", engines[i].name, err)
+		}
 	}
-	fmt.Fprintln(out, "It is suspended again, and what was applied before still stands.")
+	fmt.Fprintln(out, "The Kustomization is suspended again, and what both had applied before still stands.")
 	return nil
 }
 
-// createEmbedded creates what Flux applies: a GitRepository and a Kustomization of the same name.
+// createEmbedded creates a GitRepository, a Kustomization of the same name, and an Application.
 func createEmbedded(ctx context.Context, cluster *fake.Cluster, o options) error {
-	namespace, name := o.kustomization.Namespace, o.kustomization.Name
-	gitRepositories := schema.GroupVersionResource{Group: "source.toolkit.fluxcd.io", Version: "v1", Resource: "gitrepositories"}
-	_, err := cluster.Resource(gitRepositories).Namespace(namespace).Create(ctx, fake.NewGitRepository(namespace, name, repositoryURL), metav1.CreateOptions{})
-	if err != nil {
+	application := fake.NewApplication(embeddedApplication.Namespace, embeddedApplication.Name, repositoryURL)
+	// As it is not said otherwise, a sync that fails is retried five times, within minutes.
+	if err := unstructured.SetNestedField(application.Object, int64(0), "spec", "syncPolicy", "retry", "limit"); err != nil {
 		return err
 	}
-	_, err = cluster.Resource(kustomizations).Namespace(namespace).Create(ctx, fake.NewKustomization(namespace, name, name), metav1.CreateOptions{})
-	return err
+	namespace, name := o.kustomization.Namespace, o.kustomization.Name
+	for _, made := range []struct {
+		resource schema.GroupVersionResource
+		object   *unstructured.Unstructured
+	}{
+		{gitRepositories, fake.NewGitRepository(namespace, name, repositoryURL)},
+		{kustomizations, fake.NewKustomization(namespace, name, name)},
+		{applications, application},
+	} {
+		_, err := cluster.Resource(made.resource).Namespace(made.object.GetNamespace()).Create(ctx, made.object, metav1.CreateOptions{})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }

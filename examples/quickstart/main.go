@@ -45,6 +45,7 @@ func main() {
 type options struct {
 	kubeconfig    string
 	kustomization types.NamespacedName
+	application   types.NamespacedName // empty for none
 	commit        string
 	broken        bool
 	release       bool
@@ -63,27 +64,41 @@ func run(ctx context.Context, args []string) error {
 
 func parse(args []string) (options, error) {
 	var o options
-	var kustomization string
+	var kustomization, application string
 	flags := flag.NewFlagSet("quickstart", flag.ContinueOnError)
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "run on the cluster that this `file` names instead of the embedded one")
 	flags.StringVar(&kustomization, "kustomization", "demo/app", "the Kustomization to ask, as `namespace/name`")
+	flags.StringVar(&application, "application", "", "ask this Application, `namespace/name`, for the same commit")
 	flags.StringVar(&o.commit, "commit", "", "ask for this `hash` instead of pushing a commit")
 	flags.BoolVar(&o.broken, "broken", false, "push a manifest that cannot be built")
 	flags.BoolVar(&o.release, "release", false, "hand the Kustomization back to Flux afterwards")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
-	namespace, name, ok := strings.Cut(kustomization, "/")
+	var err error
+	if o.kustomization, err = parseName("kustomization", kustomization); err != nil {
+		return o, err
+	}
+	if application != "" {
+		if o.application, err = parseName("application", application); err != nil {
+			return o, err
+		}
+	}
 	switch {
 	case flags.NArg() > 0:
 		return o, fmt.Errorf("unexpected argument %q", flags.Arg(0))
-	case !ok || namespace == "" || name == "":
-		return o, fmt.Errorf("-kustomization %q is not namespace/name", kustomization)
-	case o.kubeconfig == "" && (o.commit != "" || o.broken || o.release):
+	case o.kubeconfig == "" && (application != "" || o.commit != "" || o.broken || o.release):
 		return o, errors.New("this needs -kubeconfig: go -C examples/lab run . up brings up a cluster and prints its file")
 	case o.broken && o.commit != "":
 		return o, errors.New("-broken pushes a commit and -commit does not: choose one")
 	}
-	o.kustomization = types.NamespacedName{Namespace: namespace, Name: name}
 	return o, nil
+}
+
+func parseName(flag, text string) (types.NamespacedName, error) {
+	namespace, name, ok := strings.Cut(text, "/")
+	if !ok || namespace == "" || name == "" {
+		return types.NamespacedName{}, fmt.Errorf("-%s %q is not namespace/name", flag, text)
+	}
+	return types.NamespacedName{Namespace: namespace, Name: name}, nil
 }

@@ -19,19 +19,22 @@ import (
 	"github.com/gitops-applier/gitops-applier/applier/gitref"
 )
 
-var kustomizations = schema.GroupVersionResource{Group: "kustomize.toolkit.fluxcd.io", Version: "v1", Resource: "kustomizations"}
+var (
+	kustomizations  = schema.GroupVersionResource{Group: "kustomize.toolkit.fluxcd.io", Version: "v1", Resource: "kustomizations"}
+	gitRepositories = schema.GroupVersionResource{Group: "source.toolkit.fluxcd.io", Version: "v1", Resource: "gitrepositories"}
+	applications    = schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1", Resource: "applications"}
+)
 
 // manifestFile is the one file that this program writes in a repository.
 const manifestFile = "gitops-applier-quickstart.yaml"
 
-const manifest = `apiVersion: v1
-kind: ConfigMap
-metadata:
-  name: gitops-applier-quickstart
-  namespace: %s
-data:
-  pushed: %q
-`
+// manifest is a ConfigMap with a value, in a namespace, or in the one that who applies it says.
+func manifest(namespace, value string) string {
+	if namespace != "" {
+		namespace = "\n  namespace: " + namespace
+	}
+	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: gitops-applier-quickstart%s\ndata:\n  pushed: %q\n", namespace, value)
+}
 
 const brokenManifest = "apiVersion: v1\nkind: ConfigMap\nmetadata: [this is no manifest\n"
 
@@ -45,7 +48,11 @@ func pushTo(ctx context.Context, connection dynamic.Interface, o options, source
 	if err != nil {
 		return "", err
 	}
-	content := fmt.Sprintf(manifest, o.kustomization.Namespace, time.Now().Format(time.RFC3339Nano))
+	namespace := o.kustomization.Namespace
+	if o.application.Name != "" {
+		namespace = "" // each of the two puts it into its own
+	}
+	content := manifest(namespace, time.Now().Format(time.RFC3339Nano))
 	if o.broken {
 		content = brokenManifest
 	}
