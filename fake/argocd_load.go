@@ -114,7 +114,7 @@ func plainManifests(files Files, folder string) ([]*unstructured.Unstructured, e
 		case slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(name)):
 			made, err := decode(name, files[name])
 			if err != nil && looksLikeManifest(files[name]) {
-				return nil, fmt.Errorf("rpc error: code = Unknown desc = Manifest generation error (cached): failed to unmarshal %q: %w", name, err)
+				return nil, fmt.Errorf("rpc error: code = FailedPrecondition desc = Failed to unmarshal %q: failed to unmarshal manifest: %w", name, errors.Unwrap(err))
 			}
 			if err != nil {
 				continue
