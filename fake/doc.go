@@ -24,6 +24,16 @@
 // A [StepFault] makes a step of theirs fail, last, or wait for the test, and each [Controller] can be stopped and started. In a
 // bubble, synctest.Wait returns once they have done all that there is to do by then.
 //
+// # Argo CD
+//
+// [StartArgoCD] starts a simulated Argo CD, beside a Flux or alone. The two may share a Remote:
+//
+//	simulated := fake.StartArgoCD(cluster, fake.ArgoCDOptions{Remote: remote})
+//	simulated.FailNext(fake.ApplyStep, "no such namespace")
+//	simulated.Block() // a sync window, until Unblock
+//
+// It does with an operation what application-controller 3.2.11 does, its faults included: see [ArgoCD].
+//
 // # Views, requests and faults
 //
 // A [View] is the cluster as one client sees it. [Cluster.As] makes one for another identity, with a rule that says
