@@ -13,10 +13,12 @@ import (
 // at another revision while the source holds the commit (see explain): kustomize-controller learns of the token and
 // of the artifact by two watches, and runs again once it has seen the other.
 func (o operation) whereLive(ks kustomization) applier.Progress {
+	known := ks.ready.is(metav1.ConditionTrue) || ks.ready.is(metav1.ConditionFalse) || (ks.ready.status == "" && o.started.Overdue)
 	switch {
-	case o.liveHandled(ks) && (!ks.ready.is(metav1.ConditionUnknown) || ks.suspended):
+	case o.liveHandled(ks) && (known || ks.suspended):
 		return o.liveOutcome(ks)
 	case o.liveHandled(ks):
+		// Without any Ready, what handled it is the first pass over a new object, which only adds the finalizer.
 		return o.progress(applier.StateRunning, fmt.Sprintf("%s: %s", o.named, ks.ready.message))
 	case o.liveLost(ks):
 		return o.failed(applier.ReasonNotRun, "%s did not run for this request: its token is no longer asked for", o.named)

@@ -68,12 +68,15 @@ func TestALiveOperationIsFollowedByItsTokenAndNeverSuspended(t *testing.T) {
 			state: applier.StateFailed, reason: "BuildFailed"},
 		{name: "no baseline, and Ready", started: with(noBaseline), since: liveAfter(liveRequest, ran(commitB), handled(resume)),
 			state: applier.StateFailed, reason: applier.ReasonInterrupted},
-		{name: "its conditions are gone", since: liveAfter(liveRequest, handled(resume), func(ks *kustomization) { ks.ready = condition{} }),
+		{name: "new: the pass that adds the finalizer handled it", since: liveAfter(liveRequest, handled(resume), noReady), state: applier.StateRunning},
+		{name: "its conditions are gone, and it is overdue", started: with(overdue), since: liveAfter(liveRequest, handled(resume), noReady),
 			state: applier.StateFailed, reason: applier.ReasonNotRun},
 	} {
 		row.check(t, operated(append(row.started, func(s *applier.Started) { s.Outcome = applier.OutcomeStamped })...))
 	}
 }
+
+func noReady(ks *kustomization) { ks.ready = condition{} }
 
 // failedSame is a failure that leaves Ready as it was: a stamp makes no new generation.
 func failedSame(ks *kustomization) {
