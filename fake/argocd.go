@@ -55,7 +55,7 @@ type ArgoCDOptions struct {
 //   - Manifests are plain files of one folder of one Git source. Helm, Kustomize, plugins and spec.sources end in an Error
 //     that says so.
 //   - Of hooks it knows Jobs that are PreSync, which it recreates for each sync. Nobody runs them: a test writes their status.
-//   - Projects are not looked at, and the one destination there is is the cluster itself.
+//   - Projects are not looked at, and the only destination is the cluster itself. A window of Block denies every sync.
 //   - Everything is applied by server-side apply, and syncOptions are not looked at.
 //   - Each wave is healthy at once, and health says no more than whether everything exists.
 //   - status.sync is never late: the tip of the branch is looked at anew each time. An Application is compared after its spec has

@@ -49,7 +49,7 @@ func (c *applicationController) comparison(ctx context.Context, app *unstructure
 	targets, commit, err := c.load(app, source, "")
 	if err != nil {
 		found.status, found.health, found.trouble = "Unknown", "Unknown", err
-		return found, nil
+		return found, nil //nolint:nilerr // it is reported in the status
 	}
 	found.revision, found.targets = commit, len(targets)
 	for _, target := range targets {

@@ -218,6 +218,16 @@ func TestATerminatedOperationIsFailedAndNotRetried(t *testing.T) {
 	})
 }
 
+func TestAnOperationTerminatedWhileItWaitsForARetrySaysHowOftenItWasRetried(t *testing.T) {
+	inArgo(t, func(w *argoWorld) {
+		w.synced()
+		w.argo.FailNext(fake.ApplyStep, "no")
+		w.operate(operation("tok", fields{"revision": w.push("two", value("two"))}, fields{"retry": fields{"limit": int64(3)}}))
+		w.terminate()
+		assert.Equal(w, "- Failed tok sr=two hist=1 (Operation terminated (retried 1 times).)", w.app())
+	})
+}
+
 func TestAnOperationTerminatedDuringAPassIsTerminatedByTheNext(t *testing.T) {
 	inArgo(t, func(w *argoWorld) {
 		w.synced()

@@ -57,7 +57,8 @@ func (p *pass) tasks(ctx context.Context, targets []*unstructured.Unstructured) 
 	var tasks []task
 	for _, object := range targets {
 		t := task{object: object, hook: object.GetAnnotations()[hookAnnotation] != "", wave: waveOf(object)}
-		if p.selected(object) && !(t.hook && skipHooks) {
+		skipped := t.hook && skipHooks
+		if p.selected(object) && !skipped {
 			tasks = append(tasks, t)
 		}
 	}
