@@ -307,7 +307,7 @@ func TestConsumersOfMalformedObjectsAreUnknown(t *testing.T) {
 	}
 }
 
-// M09: one reason of Flux's stands for an artifact that turns up in a minute, and for a path that this commit does not have.
+// One reason of Flux's stands for an artifact that turns up in a minute, and for a path that this commit does not have.
 func TestArtifactFailedIsToldApart(t *testing.T) {
 	t.Parallel()
 	const pathMissing = "kustomization path not found: stat /tmp/kustomization-1/apps/shop: no such file or directory"

@@ -292,29 +292,29 @@ func TestTheOutcomeIsWhatTheRunSinceTheRequestDid(t *testing.T) {
 // The public cases, by their names.
 func TestCasesThatWentWrongElsewhere(t *testing.T) {
 	checkHeld(t, []judged{
-		{name: "M04: a suspended pass handles the token and applies nothing", started: with(recovered, suspendedAgain),
+		{name: "a suspended pass handles the token and applies nothing", started: with(recovered, suspendedAgain),
 			since: []change{stamped(resume), handled(resume), suspendedBy(settle), handled(settle)},
 			state: applier.StateFailed, reason: applier.ReasonNotRun},
-		{name: "M05: a suspend does not end a run", started: with(overdue, suspendedAgain), since: []change{resumed, running, suspendedBy(settle)},
+		{name: "a suspend does not end a run", started: with(overdue, suspendedAgain), since: []change{resumed, running, suspendedBy(settle)},
 			state: applier.StateSettling, says: "is suspended again; that is not handled yet"},
-		{name: "M05: what that run then applied", started: with(overdue, suspendedAgain), since: settled(ran(commitB)),
+		{name: "what that run then applied", started: with(overdue, suspendedAgain), since: settled(ran(commitB)),
 			state: applier.StateSucceeded, reason: "ReconciliationSucceeded", applied: "main@sha1:" + commitB},
-		{name: "M06: another token stands in for ours", started: with(suspendedAgain),
+		{name: "another token stands in for ours", started: with(suspendedAgain),
 			since: []change{resumed, stamped(foreign), ran(commitC), handled(foreign), suspendedBy(settle), handled(settle)},
 			state: applier.StateSucceeded, reason: applier.ReasonAppliedOther, applied: "main@sha1:" + commitC},
-		{name: "M06: an older token that sorts after ours", since: []change{resumed, running, handled(hold)}, state: applier.StateRunning},
-		{name: "M07: a cancelled health check", started: with(suspendedAgain),
+		{name: "an older token that sorts after ours", since: []change{resumed, running, handled(hold)}, state: applier.StateRunning},
+		{name: "a cancelled health check", started: with(suspendedAgain),
 			since: settled(failedAt(commitB, "HealthCheckCanceled", "New reconciliation triggered by GitRepository/team-a/repo")),
 			state: applier.StateFailed, reason: applier.ReasonHealthCheckCanceled, says: "GitRepository/team-a/repo"},
-		{name: "M07: and a later run before the suspend", started: with(suspendedAgain), since: settled(ran(commitC)),
+		{name: "and a later run before the suspend", started: with(suspendedAgain), since: settled(ran(commitC)),
 			state: applier.StateSucceeded, reason: applier.ReasonAppliedOther, applied: "main@sha1:" + commitC, says: "instead of commit bbbbbbbbbbbb"},
-		{name: "M09: the artifact was not there yet", started: with(suspendedAgain), since: settled(failedAt(commitA, "ArtifactFailed", "artifact not found, retrying in 30s")),
+		{name: "the artifact was not there yet", started: with(suspendedAgain), since: settled(failedAt(commitA, "ArtifactFailed", "artifact not found, retrying in 30s")),
 			state: applier.StateFailed, reason: "ArtifactFailed", says: "artifact not found"},
-		{name: "S03: a source that is forbidden", started: with(suspendedAgain), since: settled(failedAt(commitA, "AccessDenied", "can't access other/app, cross-namespace references have been blocked")),
+		{name: "a source that is forbidden", started: with(suspendedAgain), since: settled(failedAt(commitA, "AccessDenied", "can't access other/app, cross-namespace references have been blocked")),
 			state: applier.StateFailed, reason: "AccessDenied", says: "cross-namespace"},
-		{name: "S03: is not waited for", since: []change{resumed, failedAt(commitA, "AccessDenied", "blocked"), handled(resume)}, suspend: true},
+		{name: "is not waited for", since: []change{resumed, failedAt(commitA, "AccessDenied", "blocked"), handled(resume)}, suspend: true},
 	})
-	t.Run("S01: a Kustomization that was created suspended", func(t *testing.T) {
+	t.Run("a Kustomization that was created suspended", func(t *testing.T) {
 		t.Parallel()
 		ks := after(func(ks *kustomization) {
 			ks.ready, ks.lastApplied, ks.lastAttempted, ks.lastRun = condition{}, "", "", ""

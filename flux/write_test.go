@@ -10,7 +10,7 @@ import (
 	"github.com/gitops-applier/gitops-applier/applier"
 )
 
-// M01, M02: a smaller apply of the same manager drops the fields that it leaves out, and one without a UID may create an object.
+// A smaller apply of the same manager drops the fields that it leaves out, and one without a UID may create an object.
 func TestABodyStatesAllThatItsManagerIsToHold(t *testing.T) {
 	t.Parallel()
 	of := object{name: types.NamespacedName{Namespace: "ns", Name: "app"}, uid: "uid", resourceVersion: "7"}
