@@ -2,15 +2,17 @@
 // and prints each step of the operation until it has ended and the Kustomization is suspended again.
 //
 //	quickstart    (on an embedded cluster)
-//	quickstart -kubeconfig FILE [-kustomization NAMESPACE/NAME] [-broken | -commit HASH] [-release]
+//	quickstart -kubeconfig FILE [-kustomization NAMESPACE/NAME] [-application NAMESPACE/NAME]
+//	    [-broken | -commit HASH] [-release]
 //
-// Without a flag it runs on an embedded cluster with a simulated Flux, and shows a commit that is applied and one
-// that fails.
+// Without a flag it runs on an embedded cluster with a simulated Flux and a simulated Argo CD, and shows a commit that
+// both apply and one that fails with both.
 //
 // With -kubeconfig it runs on a real cluster. It pushes with the git command, as whoever runs it, to the repository
 // that the Kustomization applies. With -broken it pushes a manifest that cannot be built, to show how a failure ends;
-// the next run without it repairs that. With -commit it pushes nothing and asks for a commit that is there. The
-// Kustomization stays held afterwards; -release hands it back.
+// the next run without it repairs that. With -commit it pushes nothing and asks for a commit that is there. With
+// -application an Application is asked for the same commit at the same time. The Kustomization stays held afterwards;
+// -release hands it back.
 //
 // The exit status is 0 if the commit was applied, and 1 otherwise; on the embedded cluster, if all went as shown.
 package main
