@@ -2,7 +2,6 @@ package fake_test
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -88,7 +87,7 @@ func owners(u *unstructured.Unstructured, path ...string) []string {
 	out := []string{}
 	for _, entry := range u.GetManagedFields() {
 		var fields map[string]any
-		if json.Unmarshal(entry.FieldsV1.Raw, &fields) != nil {
+		if json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil {
 			continue
 		}
 		keys := make([]string, len(path))
@@ -106,7 +105,7 @@ func owners(u *unstructured.Unstructured, path ...string) []string {
 func status(t testing.TB, err error) (code int, reason metav1.StatusReason, causes []string) {
 	t.Helper()
 	var api apierrors.APIStatus
-	require.True(t, errors.As(err, &api), "an answer of the API server, got %v", err)
+	require.ErrorAs(t, err, &api, "an answer of the API server, got %v", err)
 	if details := api.Status().Details; details != nil {
 		for _, cause := range details.Causes {
 			causes = append(causes, fmt.Sprintf("%s: %s", cause.Field, cause.Message))

@@ -350,7 +350,7 @@ func TestClientIsSafeForConcurrentUse(t *testing.T) {
 		group.Go(func() {
 			ref := types.NamespacedName{Namespace: "team-a", Name: fmt.Sprint("app-", i%4)}
 			_, err := applier.Apply(t.Context(), client, ref, ask(), nil)
-			assert.NoError(t, err) //nolint:testifylint // not the test's goroutine
+			assert.NoError(t, err)
 			client.Validate(t.Context(), ref)
 			client.Asks()
 			client.Report(ref, applier.Progress{State: applier.StateSucceeded})

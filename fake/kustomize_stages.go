@@ -159,7 +159,7 @@ func (r *run) mayApply(ctx context.Context, object *unstructured.Unstructured) e
 		return err
 	}
 	mapping, _, _ := r.flux.cluster.server.ResourceOf(object.GroupVersionKind())
-	refused := apierrors.NewForbidden(mapping.GroupResource(), object.GetName(), fmt.Errorf( //nolint:staticcheck // the API server's words
+	refused := apierrors.NewForbidden(mapping.GroupResource(), object.GetName(), fmt.Errorf(
 		"User %q cannot patch resource %q in API group %q in the namespace %q",
 		"system:serviceaccount:"+namespace+":"+name, mapping.Resource, mapping.Group, object.GetNamespace()))
 	return fmt.Errorf("%s dry-run failed (Forbidden): %w", entryOf(object).subject(), refused)

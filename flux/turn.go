@@ -24,7 +24,7 @@ func (r *request) awaitTurn(ctx context.Context) (view, error) {
 		case ctx.Err() != nil:
 			return v, fmt.Errorf("%w: %w", err, context.Cause(ctx))
 		case waited != nil:
-			return v, fmt.Errorf("%w: waited for it to end: %v", err, waited)
+			return v, fmt.Errorf("%w: waited for it to end: %s", err, waited.Error())
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,7 +31,7 @@ func TestArgoCDConforms(t *testing.T) {
 			appliertest.Run(t, appliertest.Harness{
 				New:      func(t testing.TB) *appliertest.Applier { return newApplication(t, l).applier(manual) },
 				Lacks:    []appliertest.Capability{appliertest.Holder, appliertest.Prefetcher},
-				Timeout:  lab.WaitTimeout,
+				Timeout:  4 * time.Minute, // a lost refresh is made up for by the next resync alone
 				Parallel: true,
 			})
 		})

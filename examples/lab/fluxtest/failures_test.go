@@ -1,7 +1,6 @@
 package fluxtest
 
 import (
-	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -141,7 +140,7 @@ func (s *subject) requireFailure(t *testing.T, f failure, end applier.Progress, 
 	require.ErrorIs(t, err, applier.ErrFailed)
 	s.requireFailed(t, f, end)
 	var failed *applier.OperationError
-	require.True(t, errors.As(err, &failed))
+	require.ErrorAs(t, err, &failed)
 	assert.Equal(t, end, failed.Progress)
 }
 

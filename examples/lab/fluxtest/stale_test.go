@@ -2,6 +2,7 @@ package fluxtest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -503,7 +504,7 @@ func TestANewerCommitThatIsFetchedWhileOursIsAppliedIsReported(t *testing.T) {
 			require.ErrorIs(t, err, c.is)
 			assert.Equal(t, c.reason, end.Reason)
 			assert.Contains(t, end.Message, "main@sha1:"+newer+" instead of "+applier.DescribeCommit(commit))
-			if c.is == applier.ErrAppliedOther {
+			if errors.Is(c.is, applier.ErrAppliedOther) {
 				assert.Equal(t, "main@sha1:"+newer, end.AppliedRevision)
 				assert.Equal(t, newer, end.AppliedCommit)
 			}

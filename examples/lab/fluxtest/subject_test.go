@@ -138,7 +138,7 @@ func managersOf(t *testing.T, u *unstructured.Unstructured, path ...string) map[
 	managers := map[string]string{}
 	for _, entry := range u.GetManagedFields() {
 		var fields map[string]any
-		require.NoError(t, json.Unmarshal(entry.FieldsV1.Raw, &fields))
+		require.NoError(t, json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields))
 		if _, found, _ := unstructured.NestedFieldNoCopy(fields, path...); found {
 			managers[entry.Manager] = string(entry.Operation)
 		}

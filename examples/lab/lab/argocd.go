@@ -76,6 +76,10 @@ func newApplicationController(e *environment, path, kubeconfig string, redis, re
 			// A pass over an operation with several waves occupies a processor
 			// for seconds. With the default of 10 a few tests would stall others.
 			"--operation-processors=32",
+			// The default of three minutes outlasts a test's patience with an operation whose refresh got lost: 3.2.11
+			// queues an operation only once the Application's refresh was processed.
+			"--app-resync=60",
+			"--app-resync-jitter=0",
 		},
 		[]string{
 			"KUBECONFIG=" + kubeconfig,

@@ -199,9 +199,9 @@ func (p *Process) waitReady(ctx context.Context) error {
 		}
 		select {
 		case <-p.exited:
-			return fmt.Errorf("it ended: %v", p.exitErr)
+			return fmt.Errorf("it ended: %s", fmt.Sprint(p.exitErr))
 		case <-ctx.Done():
-			return fmt.Errorf("%w; the last check said: %v", context.Cause(ctx), last)
+			return fmt.Errorf("%w; the last check said: %w", context.Cause(ctx), last)
 		case <-ticks.C:
 		}
 	}
