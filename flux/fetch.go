@@ -86,7 +86,7 @@ func (c *Client) stamp(ctx context.Context, source gitRepository) (string, error
 	if apierrors.IsConflict(err) || apierrors.IsInvalid(err) {
 		err = fmt.Errorf("it is gone or was replaced: %w", err)
 	}
-	return token, err
+	return token, c.forbidden(gitRepositoryKind, source.name, err)
 }
 
 // lookForMissingBranch makes Flux look for a branch that the remote does not carry, and report it.

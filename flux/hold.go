@@ -50,7 +50,7 @@ func (c *Client) Suspend(ctx context.Context, ref types.NamespacedName) (string,
 			return token, nil
 		case guarded && mayChange(err):
 		default:
-			return token, fmt.Errorf("%s was not suspended: %w", named, err)
+			return token, fmt.Errorf("%s was not suspended: %w", named, c.forbidden(kustomizationKind, ref, err))
 		}
 	}
 }
@@ -112,7 +112,7 @@ func (c *Client) Release(ctx context.Context, ref types.NamespacedName) (string,
 		}
 		_, err = c.apply(ctx, kustomizationKind, p)
 		if err != nil && !apierrors.IsConflict(err) {
-			return "", fmt.Errorf("%s was not released: %w", named, err)
+			return "", fmt.Errorf("%s was not released: %w", named, c.forbidden(kustomizationKind, ref, err))
 		}
 	}
 }

@@ -154,7 +154,7 @@ func (r *request) start(ctx context.Context) (applier.Started, error) {
 				started.Unconfirmed = unconfirmed
 				return started, nil
 			case !mayChange(refused):
-				return applier.Started{}, fmt.Errorf("%s was not asked: %w", r.named, refused)
+				return applier.Started{}, fmt.Errorf("%s was not asked: %w", r.named, r.client.forbidden(kustomizationKind, r.ref, refused))
 			case try == conflictTries:
 				return applier.Started{}, fmt.Errorf("%s was not asked: it changed at each of %d tries: %w", r.named, try, refused)
 			}

@@ -88,5 +88,5 @@ func (c *Client) apply(ctx context.Context, k kind, p patch) (*unstructured.Unst
 	}
 	written, err := c.dynamic.Resource(k.resource).Namespace(p.of.name.Namespace).
 		Apply(ctx, p.of.name.Name, p.body(k), metav1.ApplyOptions{FieldManager: manager, Force: true})
-	return written, c.forbidden(k, p.of.name, applier.WriteError(err))
+	return written, applier.WriteError(err)
 }
