@@ -55,7 +55,8 @@ type ArgoCDOptions struct {
 //   - Manifests are plain files of one folder of one Git source. Helm, Kustomize, plugins and spec.sources end in an Error
 //     that says so.
 //   - Of hooks it knows Jobs that are PreSync, which it recreates for each sync. Nobody runs them: a test writes their status.
-//   - Projects are not looked at, and the only destination is the cluster itself. A window of Block denies every sync.
+//   - Projects are not looked at, and the only destination is the cluster itself. The window of Block or BlockAutomated is
+//     everybody's.
 //   - Everything is applied by server-side apply, and syncOptions are not looked at.
 //   - Each wave is healthy at once, and health says no more than whether everything exists.
 //   - status.sync is never late: the tip of the branch is looked at anew each time. An Application is compared after its spec has
@@ -71,8 +72,8 @@ type ArgoCD struct {
 	remote  *Remote
 	faults  stepFaults
 
-	mu      sync.Mutex
-	blocked bool
+	mu     sync.Mutex
+	window syncWindow
 	// again makes the running controller look at every Application.
 	again func()
 	// applied are the kinds that were ever applied, among which there may be something to prune.
@@ -105,25 +106,41 @@ func (a *ArgoCD) FailNext(step Step, message string) {
 
 // Block begins a sync window that denies every sync, those that persons ask for as well. An operation that starts in it, or
 // goes on, waits for its end.
-func (a *ArgoCD) Block() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.blocked = true
-}
+func (a *ArgoCD) Block() { a.setWindow(deniesAll) }
 
-// Unblock ends the window of Block. What it blocked goes on at once.
+// BlockAutomated begins a sync window with manualSync: it denies what counts as automated alone. An operation that a person
+// asked for says in its first pass that it is blocked, and then runs.
+func (a *ArgoCD) BlockAutomated() { a.setWindow(deniesAutomated) }
+
+// Unblock ends the window of Block or BlockAutomated. What it blocked goes on at once.
 func (a *ArgoCD) Unblock() {
+	a.setWindow(deniesNone)
 	a.mu.Lock()
-	a.blocked = false
 	again := a.again
 	a.mu.Unlock()
 	again()
 }
 
-func (a *ArgoCD) isBlocked() bool {
+// A syncWindow is what the window of the moment denies.
+type syncWindow int
+
+const (
+	deniesNone syncWindow = iota
+	deniesAutomated
+	deniesAll
+)
+
+func (a *ArgoCD) setWindow(w syncWindow) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.blocked
+	a.window = w
+}
+
+// denies reports whether the window of the moment denies a sync.
+func (a *ArgoCD) denies(manual bool) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.window == deniesAll || a.window == deniesAutomated && !manual
 }
 
 // NewApplication is an Application that syncs the root folder of the main branch of a repository into its own namespace, when

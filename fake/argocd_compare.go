@@ -121,7 +121,7 @@ func (c *applicationController) autoSync(ctx context.Context, name types.Namespa
 	prune, _ := automated["prune"].(bool)
 	allowEmpty, _ := automated["allowEmpty"].(bool)
 	switch enabled, set := automated["enabled"].(bool); {
-	case !on, set && !enabled, found.status != "OutOfSync", c.argo.isBlocked():
+	case !on, set && !enabled, found.status != "OutOfSync", c.argo.denies(false):
 		return nil
 	case app.Object["operation"] != nil, app.GetDeletionTimestamp() != nil:
 		return nil

@@ -2,7 +2,6 @@ package fake_test
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -169,23 +168,4 @@ func TestTheControllerMayBeKilledInAnyStep(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestASyncWindowIsWaitedFor(t *testing.T) {
-	inArgo(t, func(w *argoWorld) {
-		w.synced()
-		w.argo.Block()
-		var reports []string
-		go func() {
-			time.Sleep(time.Hour)
-			w.argo.Unblock()
-		}()
-		_, err := applier.Apply(w.Context(), w.client(), argoApp, w.ask(w.push("two", value("two"))), func(p applier.Progress) {
-			reports = append(reports, string(p.State)+" "+p.Message)
-		})
-		require.NoError(w, err)
-		assert.Contains(w, reports, "Running Application team-a/app in cluster prod is Running: Sync operation blocked by sync window")
-		synctest.Wait()
-		assert.Equal(w, "two", w.data("cm"))
-	})
 }

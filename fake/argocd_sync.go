@@ -30,7 +30,7 @@ func (p *pass) sync(ctx context.Context) {
 	if s.SyncResult == nil {
 		s.SyncResult = &argoResult{Revision: sync.Revision, Source: p.source()}
 	}
-	if p.argo.isBlocked() {
+	if p.argo.denies(p.manual()) {
 		if s.Phase == argoRunning {
 			s.Message = "Sync operation blocked by sync window"
 		}
@@ -56,6 +56,14 @@ func (p *pass) sync(ctx context.Context) {
 			s.end(argoError, "failed to record sync to history: %s", err)
 		}
 	}
+}
+
+// manual reports whether a sync window takes the operation for one that a person asked for: by the record as it stood before
+// the pass (3.2.11, controller/sync.go, syncWindowPreventsSync). At the first pass that is the previous operation's, and
+// without one it is automated.
+func (p *pass) manual() bool {
+	before, err := fieldOf[argoState](p.app, "status", "operationState")
+	return err == nil && before != nil && !before.Operation.InitiatedBy.Automated
 }
 
 // source is what the operation syncs.

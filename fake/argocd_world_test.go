@@ -200,10 +200,33 @@ func (w *argoWorld) data(name string) string {
 // timeline watches the Application, and returns a function that returns how it stood after each change so far.
 func (w *argoWorld) timeline() (seen func() []string) {
 	w.Helper()
+	var lines []string
+	stop := w.watchApp(func(app *unstructured.Unstructured) {
+		if line := w.show(app); len(lines) == 0 || lines[len(lines)-1] != line {
+			lines = append(lines, line)
+		}
+	})
+	return func() []string {
+		stop()
+		return lines
+	}
+}
+
+// watch shows each record of an operation from now on, until the function that it returns is called.
+func (w *argoWorld) watch(see func(state fields)) (stop func()) {
+	w.Helper()
+	return w.watchApp(func(app *unstructured.Unstructured) {
+		if state, _, _ := unstructured.NestedMap(app.Object, "status", "operationState"); state != nil {
+			see(state)
+		}
+	})
+}
+
+func (w *argoWorld) watchApp(see func(app *unstructured.Unstructured)) (stop func()) {
+	w.Helper()
 	ctx, cancel := context.WithCancel(w.Context())
 	watcher, err := w.applications().Watch(ctx, metav1.ListOptions{ResourceVersion: w.get().GetResourceVersion()})
 	require.NoError(w, err)
-	var lines []string
 	var watching sync.WaitGroup
 	watching.Go(func() {
 		for event := range watcher.ResultChan() {
@@ -211,16 +234,13 @@ func (w *argoWorld) timeline() (seen func() []string) {
 			if !ok {
 				return
 			}
-			if line := w.show(app); len(lines) == 0 || lines[len(lines)-1] != line {
-				lines = append(lines, line)
-			}
+			see(app)
 		}
 	})
-	return func() []string {
+	return func() {
 		synctest.Wait()
 		cancel()
 		watching.Wait()
-		return lines
 	}
 }
 
