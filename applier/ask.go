@@ -15,9 +15,9 @@ import (
 type Binding struct {
 	// Repository is the repository's address in any spelling. By default gitref.SameRepository
 	// compares it with what the cluster's object says.
-	Repository string
+	Repository string `json:"repository"`
 	// Branch is written main or refs/heads/main.
-	Branch string
+	Branch string `json:"branch"`
 }
 
 // ApplyReason is why an apply is asked for. It decides whether an applier that has already applied the

@@ -64,9 +64,9 @@ type Client interface {
 // Source is what an applier applies from.
 type Source struct {
 	// GitRepository is the source object of a Flux Kustomization; zero for other appliers.
-	GitRepository types.NamespacedName
+	GitRepository types.NamespacedName `json:"gitRepository,omitzero"`
 	// URL is the repository as the cluster's object spells it, without user info.
-	URL string
+	URL string `json:"url,omitempty"`
 	// Revision is the branch that is followed, or an Application's targetRevision as written.
-	Revision string
+	Revision string `json:"revision,omitempty"`
 }

@@ -71,16 +71,16 @@ func (p Progress) AskAgain() bool {
 // Progress is where an operation stands, as the applier's own status shows it.
 type Progress struct {
 	// State is where it stands.
-	State State
+	State State `json:"state,omitempty"`
 	// Reason is a word that a host can act on: one of the constants, or the applier's own. Every end has one.
-	Reason string
+	Reason string `json:"reason,omitempty"`
 	// Message is for people: why an operation failed, what it applied instead of the commit, what it left undone.
-	Message string
+	Message string `json:"message,omitempty"`
 	// SuspendToken is that of Started, once it is written.
-	SuspendToken string
+	SuspendToken string `json:"suspendToken,omitempty"`
 	// AppliedRevision is what the applier reports to have applied, in its own spelling, for an
 	// operation that Succeeded.
-	AppliedRevision string
+	AppliedRevision string `json:"appliedRevision,omitempty"`
 	// AppliedCommit is the commit that AppliedRevision names; empty if it names none.
-	AppliedCommit string
+	AppliedCommit string `json:"appliedCommit,omitempty"`
 }

@@ -1,0 +1,39 @@
+package applier
+
+import "time"
+
+// Operation is the durable record of an operation, on the trigger that it was asked for. It names the applier itself:
+// recovery follows the record, also where the trigger names another applier by then.
+//
+// It is a plain value. Its JSON is what a [Store] keeps.
+type Operation struct {
+	// Applier is the applier that was asked.
+	Applier ApplierRef `json:"applier"`
+	// Want is the repository and branch that it had to apply from.
+	Want Binding `json:"want"`
+	// Reason is why it was asked.
+	Reason ApplyReason `json:"reason,omitempty"`
+	// Targets are those for whose sake it was asked.
+	Targets []TargetRef `json:"targets,omitempty"`
+	// Started is what was started, for Progress to follow. Its Token identifies the operation.
+	Started Started `json:"started"`
+	// Progress is where it stands, as last recorded. Its state is StateRequested from the moment of the record on.
+	Progress Progress `json:"progress"`
+	// Unresolved is whether it outlived the dispatcher's UnresolvedAfter. It is still followed.
+	Unresolved bool `json:"unresolved,omitempty"`
+	// CompletedAt is when its end was seen, by the clock of the process that saw it; zero while it is open.
+	CompletedAt time.Time `json:"completedAt,omitzero"`
+}
+
+// Completed reports whether the operation has ended. One that has not is open: it is to be followed.
+func (o *Operation) Completed() bool { return o.Progress.State.Ended() }
+
+// IsSame reports whether other is a record of this operation, at whichever point.
+func (o *Operation) IsSame(other *Operation) bool {
+	return o != nil && other != nil && o.Started.Token == other.Started.Token && o.Applier == other.Applier
+}
+
+// AppliedOther reports whether the operation succeeded at another revision than the commit asked for.
+func (o *Operation) AppliedOther() bool {
+	return o.Progress.State == StateSucceeded && o.Progress.AppliedCommit != o.Started.Commit
+}
