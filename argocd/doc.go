@@ -32,8 +32,8 @@
 // failed, which may be applied in part, also when somebody terminated it, and Error for one that could not run. Or
 // one of these. Progress.AskAgain tells under which the same request may be made anew:
 //
-//	Interrupted    the controller had just started and refused every operation (3.2.11), somebody removed the operation
-//	               while it ran, or it succeeded and names no revision
+//	Interrupted    the controller had not read the project yet, as happens right after its start (3.2.11), somebody removed
+//	               the operation while it ran, or it succeeded and names no revision
 //	Swallowed      a pass in flight for the previous operation dropped this one
 //	Superseded     its record was removed, or another's stands in its place
 //	NotRun         nothing ran for this request

@@ -123,9 +123,12 @@ func (f following) unseen(app application) applier.Progress {
 	}
 }
 
-// controllerJustStarted is what 3.2.11 says of any operation that it takes up before it has read the projects, after a
-// start: its index of Applications runs first and persists that condition.
-const controllerJustStarted = "InvalidSpecError: Application referencing project"
+// projectNotRead is what 3.2.11 says of any operation on an Application that it indexed before it had read the project,
+// after a start or where both are new: the index persists that condition (controller/appcontroller.go,
+// newApplicationInformerAndLister), and a sync refuses to run beside it until the Application was refreshed. It says
+// so only of a project that it knows by then (controller/sync.go, SyncAppState); of a missing one it says
+// "Failed to load application project".
+const projectNotRead = "InvalidSpecError: Application referencing project"
 
 // outcome judges a completed operation.
 func (f following) outcome(s *state) applier.Progress {
@@ -138,8 +141,9 @@ func (f following) outcome(s *state) applier.Progress {
 		return f.failed(applier.ReasonInterrupted, "%s reports success and not what it synced: %s", f.named, s.message)
 	case s.phase == phaseSucceeded:
 		return f.succeeded(s)
-	case s.phase == phaseError && strings.Contains(s.message, controllerJustStarted):
-		return f.failed(applier.ReasonInterrupted, "the controller of %s had just started and refused every operation: that says nothing of the commit: %s", f.named, s.message)
+	case s.phase == phaseError && strings.Contains(s.message, projectNotRead):
+		return f.failed(applier.ReasonInterrupted, "the controller of %s had not read its project yet, as happens right after its start, and refused to sync: "+
+			"that says nothing of the commit: %s", f.named, s.message)
 	default:
 		return f.failed(s.phase, "%s: %s", f.named, s.message)
 	}

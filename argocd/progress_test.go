@@ -104,7 +104,7 @@ func TestWhereAnOperationStands(t *testing.T) {
 		},
 		{name: "terminated", now: []change{ours("Failed", "Operation terminated")}, state: applier.StateFailed, reason: "Failed", message: "terminated"},
 		{
-			name:  "refused by a controller that had just started",
+			name:  "refused by a controller that had not read the project yet",
 			now:   []change{ours("Error", "InvalidSpecError: Application referencing project default which does not exist")},
 			state: applier.StateFailed, reason: applier.ReasonInterrupted, message: "says nothing of the commit",
 		},

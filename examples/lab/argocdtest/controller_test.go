@@ -151,7 +151,8 @@ func TestAControllerThatHasJustStartedIsNotTakenForAVerdictOnTheCommit(t *testin
 		}
 		interrupted++
 		assert.Equal(t, applier.ReasonInterrupted, end.Reason, "%+v", end)
-		assert.Contains(t, end.Message, "had just started and refused every operation: that says nothing of the commit")
+		assert.Contains(t, end.Message, "had not read its project yet, as happens right after its start, and refused to sync: that says nothing of the commit")
+		assert.True(t, end.AskAgain())
 		assert.Equal(t, "one", s.value(t))
 		s.touch(t)
 		s.wait(t, func(u *unstructured.Unstructured) bool { return at(u.Object, "status", "conditions") == nil })

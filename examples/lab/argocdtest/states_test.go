@@ -203,11 +203,19 @@ func blocked(t *testing.T, l *lab.Lab, manualSync bool) (s *subject, project str
 	return s, project
 }
 
-// inProject returns an Application in a project of its own.
+// inProject returns an Application in a project of its own, of which alice has synced the first commit.
 func inProject(t *testing.T, l *lab.Lab) (s *subject, project string) {
 	t.Helper()
 	project = l.AppProject(t)
-	return newSubject(t, l, lab.Set(project, "spec", "project")), project
+	s = newUnsynced(t, l, lab.Set(project, "spec", "project"))
+	// The controller may see the Application before the project, and refuses its syncs until it was refreshed (3.2.11).
+	s.wait(t, func(u *unstructured.Unstructured) bool { return at(u.Object, "status", "reconciledAt") != nil })
+	s.touch(t)
+	s.wait(t, func(u *unstructured.Unstructured) bool {
+		return len(u.GetAnnotations()) == 0 && at(u.Object, "status", "conditions") == nil
+	})
+	s.syncFirst(t)
+	return s, project
 }
 
 // forbid opens a sync window that forbids every sync, manual ones aside if the window says so.

@@ -43,9 +43,15 @@ type subject struct {
 func newSubject(t *testing.T, l *lab.Lab, mutate ...func(*unstructured.Unstructured)) *subject {
 	t.Helper()
 	s := newUnsynced(t, l, mutate...)
+	s.syncFirst(t)
+	return s
+}
+
+// syncFirst has alice sync the first commit.
+func (s *subject) syncFirst(t *testing.T) {
+	t.Helper()
 	s.operate(t, syncOf(object{"revision": s.first}))
 	s.wait(t, lab.Synced(s.first))
-	return s
 }
 
 // newUnsynced returns an Application that nobody has synced.
