@@ -43,7 +43,9 @@ type ApplierRef struct {
 }
 
 // GroupKind returns the applier's kind, by which [Backends] finds its backend.
-func (r ApplierRef) GroupKind() schema.GroupKind { return schema.GroupKind{Group: r.Group, Kind: r.Kind} }
+func (r ApplierRef) GroupKind() schema.GroupKind {
+	return schema.GroupKind{Group: r.Group, Kind: r.Kind}
+}
 
 // NamespacedName returns the name of the object in its cluster.
 func (r ApplierRef) NamespacedName() types.NamespacedName {
