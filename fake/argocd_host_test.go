@@ -29,6 +29,23 @@ func (w *argoWorld) apply(commit string) (applier.Progress, error) {
 	return applier.Apply(w.Context(), w.client(), argoApp, w.ask(commit), nil)
 }
 
+// request asks for a commit, and waits until the controller has done what there is to do by then.
+func (w *argoWorld) request(commit string) applier.Started {
+	w.Helper()
+	started, err := w.client().Request(w.Context(), argoApp, w.ask(commit))
+	require.NoError(w, err)
+	w.after(0)
+	return started
+}
+
+// follow follows an operation to its end.
+func (w *argoWorld) follow(started applier.Started) applier.Progress {
+	w.Helper()
+	end, err := applier.Follower{}.Follow(w.Context(), w.client(), argoApp, &started, nil)
+	require.NoError(w, err)
+	return end
+}
+
 func (w *argoWorld) ask(commit string) applier.Ask {
 	return applier.Ask{Want: applier.Binding{Repository: repositoryURL, Branch: "main"}, Commit: commit, Token: applier.NewToken()}
 }
@@ -62,68 +79,6 @@ func TestTheClientNamesWhatWasNotPruned(t *testing.T) {
 		require.NoError(w, err)
 		assert.Equal(w, "successfully synced (all tasks run); not pruned: ConfigMap team-a/cm", end.Message)
 	})
-}
-
-func TestTheClientWaitsForSomebodyElsesOperation(t *testing.T) {
-	inArgo(t, func(w *argoWorld) {
-		w.synced()
-		w.operate(operation("theirs", fields{"revision": w.push("two", fake.Files{"cm.yaml": configMap("cm", "two"), "hook.yaml": hook})}))
-		w.repo.Remove("hook.yaml")
-		three := w.push("three", value("three"))
-		go func() {
-			time.Sleep(time.Minute)
-			w.endHook()
-		}()
-		_, err := w.apply(three)
-		require.NoError(w, err)
-		assert.Equal(w, "three", w.data("cm"))
-		history := w.field("status", "history").([]any)
-		assert.Len(w, history, 3, "theirs was carried out")
-	})
-}
-
-func TestTheClientReplacesAnOrphanAfterItsWait(t *testing.T) {
-	inArgo(t, func(w *argoWorld) {
-		w.synced()
-		w.operate(operation("theirs", fields{"revision": w.push("two", fake.Files{"hook.yaml": hook})}))
-		w.update(func(app fields) { delete(app, "operation") })
-		w.repo.Remove("hook.yaml")
-		start := time.Now()
-		end, err := w.apply(w.push("three", value("three")))
-		require.NoError(w, err)
-		assert.GreaterOrEqual(w, time.Since(start), argocd.DefaultOperationWait)
-		assert.Contains(w, end.Message, "it replaced an operation of somebody who left no name that was left in progress")
-		assert.Equal(w, "three", w.data("cm"))
-	})
-}
-
-func TestTheClientTellsThatAPassInFlightSwallowedItsOperation(t *testing.T) {
-	for name, test := range map[string]struct {
-		removed []string
-		reason  string
-	}{
-		// The record that stood before the request stands again: nothing ran for it.
-		"whose record stood, and was waited for in vain": {removed: []string{"operation"}, reason: applier.ReasonSwallowed},
-		// Another's record stands where there was none.
-		"whose record was removed": {removed: []string{"operation", "status"}, reason: applier.ReasonSuperseded},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inArgo(t, func(w *argoWorld) {
-				w.synced()
-				w.argo.Inject(fake.StepFault{Step: fake.LoadStep, Nth: 1, Delay: 10 * time.Minute})
-				w.operate(operation("theirs", fields{"revision": w.push("two", value("two"))}))
-				w.update(func(app fields) {
-					for _, field := range test.removed {
-						delete(app, field)
-					}
-				})
-				end, err := w.apply(w.push("three", value("three")))
-				require.ErrorIs(w, err, applier.ErrFailed)
-				assert.Equal(w, test.reason, end.Reason)
-				assert.Equal(w, "two", w.data("cm"))
-			})
-		})
-	}
 }
 
 func TestTheClientTellsAControllerThatHasJustStartedFromABadCommit(t *testing.T) {
