@@ -1,0 +1,79 @@
+package gitopsprovider
+
+import (
+	"errors"
+	"time"
+)
+
+// Change is one revision of one source that an applier applies or applied.
+type Change struct {
+	Engine Engine `json:"engine"`
+	// Workload is the applier.
+	Workload Workload `json:"workload"`
+	// TargetNamespace and TargetCluster are where it deploys to, as in Object.
+	TargetNamespace string `json:"targetNamespace,omitempty"`
+	TargetCluster   string `json:"targetCluster,omitempty"`
+	// Source is where the content comes from, Path the folder within it.
+	Source Source `json:"source"`
+	Path   string `json:"path,omitempty"`
+	// ToRev is what was applied, in the engine's words, and ToCommit its full commit hash, empty for another source than
+	// Git.
+	ToRev    string `json:"toRev"`
+	ToCommit string `json:"toCommit,omitempty"`
+	// FromRev and FromCommit are what was applied before, where the applier's history knows it. Empty means the change
+	// that ToRev itself introduced.
+	FromRev    string `json:"fromRev,omitempty"`
+	FromCommit string `json:"fromCommit,omitempty"`
+	// Applied is whether ToRev is what is applied now.
+	Applied bool `json:"applied"`
+	// DeployedAt is when ToRev was deployed. Zero if the applier's history does not tell.
+	DeployedAt time.Time `json:"deployedAt,omitzero"`
+	// Commit describes ToCommit. Nil unless the repository was asked, for a window.
+	Commit *Commit `json:"commit,omitempty"`
+	// ManagedBy are the objects that the applier's marks name as its managers.
+	ManagedBy []Workload `json:"managedBy,omitempty"`
+	// Ready is how the applier is doing now.
+	Ready Condition `json:"ready"`
+	// Notes say for people what the change does not show.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// ChangeList is the answer of Changes.
+type ChangeList struct {
+	// Changes are sorted newest first: by the commit's date in a window, else by the time of deployment; what has none
+	// comes last, by name.
+	Changes []Change `json:"changes"`
+	// Cut is whether there are more than are listed.
+	Cut bool `json:"cut,omitempty"`
+	// Reads are what the answer rests on: one for each list of a kind, and one for each repository whose history could
+	// not be read.
+	Reads []Read `json:"reads"`
+}
+
+// Read is what one read established.
+type Read struct {
+	Engine Engine `json:"engine,omitempty"`
+	// Group and Kind are the kind that was listed. They are empty for a repository.
+	Group string `json:"group,omitempty"`
+	Kind  string `json:"kind,omitempty"`
+	// Namespace is the one that was listed; empty is the whole cluster.
+	Namespace string `json:"namespace,omitempty"`
+	// Repository is the URL of a repository whose history was asked for.
+	Repository string `json:"repository,omitempty"`
+	Answer     Answer `json:"answer"`
+	// Message says for people what is missing, and what mends it. Empty if nothing is.
+	Message string `json:"message,omitempty"`
+	Err     error  `json:"-"`
+}
+
+// Err returns what could not be read, joined, or nil: reads that were forbidden or got no answer. A kind that is not served
+// is no error.
+func (l ChangeList) Err() error {
+	var errs []error
+	for _, read := range l.Reads {
+		if !read.Answer.Established() {
+			errs = append(errs, errors.New(read.Message))
+		}
+	}
+	return errors.Join(errs...)
+}
