@@ -16,9 +16,14 @@ type Follower struct {
 	// PollInterval is how often an applier is read that cannot be watched, and how soon a read or write that failed is
 	// tried again. Zero is DefaultPollInterval.
 	PollInterval time.Duration
+	// PollMax is what that interval grows to, doubling, while reads or writes fail one after another and while an overdue
+	// operation is polled. Zero lets it not grow.
+	PollMax time.Duration
 	// Failed is told of each read and write that failed and is tried again; nil is told nothing. It is called on the
 	// goroutine of Follow.
 	Failed func(error)
+	// lag is told how long it took from a change to the report that it led to; nil is told nothing.
+	lag func(time.Duration)
 }
 
 // Follow calls client.Progress for the operation s of the applier ref until it ends, and reports each Progress that
@@ -40,11 +45,14 @@ func (f Follower) Follow(
 
 	var last Progress
 	var failed error
+	var interval time.Duration
 	for first := true; ; first = false {
-		changes = f.await(ctx, changes, s, first, failed != nil)
+		interval = f.next(interval, failed != nil || s.Overdue)
+		changes = f.await(ctx, changes, s, first, failed != nil, interval)
 		if ctx.Err() != nil {
 			return last, contextError(ctx, failed)
 		}
+		woken := time.Now()
 		var progress Progress
 		progress, failed = client.Progress(ctx, ref, s)
 		switch {
@@ -54,13 +62,34 @@ func (f Follower) Follow(
 			f.tell(failed)
 			continue
 		}
-		if report != nil && progress != last {
-			report(progress)
+		if progress != last {
+			f.report(report, progress, woken)
 		}
 		last = progress
 		if progress.State.Ended() {
 			return progress, nil
 		}
+	}
+}
+
+// next returns how long to wait for the next read, after the interval last waited.
+func (f Follower) next(interval time.Duration, slower bool) time.Duration {
+	base := f.PollInterval
+	if base <= 0 {
+		base = DefaultPollInterval
+	}
+	if !slower || interval == 0 {
+		return base
+	}
+	return max(base, min(2*interval, f.PollMax))
+}
+
+func (f Follower) report(report func(Progress), progress Progress, woken time.Time) {
+	if report != nil {
+		report(progress)
+	}
+	if f.lag != nil {
+		f.lag(time.Since(woken))
 	}
 }
 
@@ -70,21 +99,17 @@ func (f Follower) tell(failed error) {
 	}
 }
 
-// await returns when Progress is to be called: on a change of the applier, after the poll interval where there is no
+// await returns when Progress is to be called: on a change of the applier, after interval where there is no
 // watch or the last call failed, or when ctx ended. The first time it returns at once where there is no watch, or where
 // there may be something to suspend. It returns changes, or nil once the watch was refused.
 func (f Follower) await(
-	ctx context.Context, changes <-chan *unstructured.Unstructured, s *Started, first, failed bool,
+	ctx context.Context, changes <-chan *unstructured.Unstructured, s *Started, first, failed bool, interval time.Duration,
 ) <-chan *unstructured.Unstructured {
 	if first && (changes == nil || s.Overdue || s.Recovered) {
 		return changes
 	}
 	var poll <-chan time.Time
 	if changes == nil || failed {
-		interval := f.PollInterval
-		if interval <= 0 {
-			interval = DefaultPollInterval
-		}
 		timer := time.NewTimer(interval)
 		defer timer.Stop()
 		poll = timer.C

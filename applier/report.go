@@ -1,0 +1,31 @@
+package applier
+
+// Report is what an attempt tells the worker that decided it.
+type Report struct {
+	// End is how the attempt ended, or "" while it goes on. Each attempt reports one end, last of all, unless it is
+	// abandoned or the dispatcher stops: then it reports nothing more.
+	End End
+	// Operation is the operation as it stands; nil as long as none was started. It is the receiver's own.
+	Operation *Operation
+	// Err is why nothing was asked (EndAskedNothing), why nothing was started (EndNotStarted), or why this process cannot
+	// follow the operation (EndNotFollowed). Test it as an error of [Client].Request.
+	Err error
+}
+
+// End is how an attempt ended.
+type End string
+
+// The ends of an attempt.
+const (
+	// EndAskedNothing is an attempt that had nothing to ask: with no error, the applier needed no request (OutcomeCurrent);
+	// with ErrStale, the decision no longer held. Decide again.
+	EndAskedNothing End = "AskedNothing"
+	// EndNotStarted is an attempt that failed before it started anything, with the error. It may be made again, unless
+	// IsPermanent says that something has to change first.
+	EndNotStarted End = "NotStarted"
+	// EndCompleted is an operation that ended, as Operation.Progress says.
+	EndCompleted End = "Completed"
+	// EndNotFollowed is a recorded operation that this process cannot follow, because it has no backend for the kind of its
+	// applier. Nothing is known of it, and its record stays open.
+	EndNotFollowed End = "NotFollowed"
+)

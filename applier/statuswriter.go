@@ -1,0 +1,383 @@
+package applier
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/util/workqueue"
+)
+
+// DefaultStatusRetryInterval is how soon a write of a trigger's status that failed is tried again.
+const DefaultStatusRetryInterval = 5 * time.Second
+
+// statusWriters is how many triggers are written at the same time.
+const statusWriters = 16
+
+// statusWriteTimeout bounds one write.
+const statusWriteTimeout = 30 * time.Second
+
+// statusFlushTimeout bounds the last writes, made while the StatusWriter stops.
+const statusFlushTimeout = 5 * time.Second
+
+// Publication is what is to be shown on a trigger. A nil field says nothing.
+type Publication struct {
+	// Operation is where the trigger's recorded operation stands.
+	Operation *Operation
+	// RepairPending is whether the host has yet to ask for a Repair.
+	RepairPending *bool
+}
+
+// StatusWriter writes what is published on triggers: the operation and whether a repair is pending. A host makes one
+// and hands it to its [Dispatcher], which publishes the operations; the host publishes RepairPending.
+//
+// A publication never blocks. It is held until it is written, and a later one for the same trigger replaces it, field by
+// field, so a trigger's status catches up with the latest view rather than replaying each step. A write that failed is
+// tried again after RetryInterval, unless something newer is to be written before. What is held for a trigger that is gone is
+// dropped. Writes are made one at a time for each trigger, and for several triggers in parallel.
+//
+// An operation reaches its trigger first through RecordApplyOperation, right before the write that starts it. The
+// trigger may hold an operation that somebody else recorded: an earlier process, or the host's reconciler for an apply
+// started outside. So a published operation is written only on a status that holds none, or the same operation at
+// an earlier point. A record is never written over one that is not its own.
+//
+// A StatusWriter satisfies the Runnable and LeaderElectionRunnable of controller-runtime by shape. It is safe for
+// concurrent use.
+type StatusWriter struct {
+	// RetryInterval is how soon a failed write is tried again; zero is DefaultStatusRetryInterval. Set before Start.
+	RetryInterval time.Duration
+
+	store Store
+	log   logr.Logger
+
+	mu sync.Mutex
+	// held has an entry for each trigger with something to write or to remember.
+	held map[TriggerRef]*heldStatus
+	// queue has the triggers that are to be written; nil before Start and after it.
+	queue workqueue.TypedDelayingInterface[TriggerRef]
+}
+
+// heldStatus is what is held for one trigger.
+type heldStatus struct {
+	// writing has room for the one who writes.
+	writing chan struct{}
+	// users counts those who write or wait to.
+	users int
+	// publication is what is not written yet.
+	publication Publication
+	// withdrawn is the token of the recorded operation that is to be replaced by what was there before; empty for none.
+	withdrawn string
+	// recorded is the token of the operation recorded last, as long as it may be withdrawn, and before what the
+	// status held before it.
+	recorded string
+	before   *Operation
+}
+
+// NewStatusWriter returns a StatusWriter that writes through store. It makes no request and starts nothing.
+func NewStatusWriter(store Store, log logr.Logger) *StatusWriter {
+	return &StatusWriter{store: store, log: log, held: make(map[TriggerRef]*heldStatus)}
+}
+
+// NeedLeaderElection is true: what is published is decided by the leader alone.
+func (w *StatusWriter) NeedLeaderElection() bool { return true }
+
+// Start writes what is published until ctx ends. Then it tries once more to write what is left, for five
+// seconds at most, and returns nil. What was published before Start is written then. It is called once.
+func (w *StatusWriter) Start(ctx context.Context) error {
+	queue := workqueue.NewTypedDelayingQueue[TriggerRef]()
+	w.mu.Lock()
+	w.queue = queue
+	for trigger := range w.held {
+		queue.Add(trigger)
+	}
+	w.mu.Unlock()
+
+	var writers sync.WaitGroup
+	for range statusWriters {
+		writers.Go(func() { w.writeQueued(ctx, queue) })
+	}
+	<-ctx.Done()
+	w.mu.Lock()
+	w.queue = nil
+	w.mu.Unlock()
+	queue.ShutDown()
+	writers.Wait()
+	w.flush(context.WithoutCancel(ctx))
+	return nil
+}
+
+func (w *StatusWriter) writeQueued(ctx context.Context, queue workqueue.TypedDelayingInterface[TriggerRef]) {
+	for {
+		trigger, shutdown := queue.Get()
+		if shutdown {
+			return
+		}
+		if err := w.write(ctx, trigger); err != nil && ctx.Err() == nil {
+			w.log.Error(err, "The status of a trigger could not be written and will be tried again", "trigger", trigger.String())
+			queue.AddAfter(trigger, w.retryInterval())
+		}
+		queue.Done(trigger)
+	}
+}
+
+func (w *StatusWriter) retryInterval() time.Duration {
+	if w.RetryInterval > 0 {
+		return w.RetryInterval
+	}
+	return DefaultStatusRetryInterval
+}
+
+// flush writes what is left, several triggers at a time.
+func (w *StatusWriter) flush(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, statusFlushTimeout)
+	defer cancel()
+	w.mu.Lock()
+	left := make(chan TriggerRef, len(w.held))
+	for trigger := range w.held {
+		left <- trigger
+	}
+	w.mu.Unlock()
+	close(left)
+	var writers sync.WaitGroup
+	for range min(statusWriters, len(left)) {
+		writers.Go(func() {
+			for trigger := range left {
+				if err := w.write(ctx, trigger); err != nil {
+					w.log.Error(err, "The status of a trigger could not be written before the stop", "trigger", trigger.String())
+				}
+			}
+		})
+	}
+	writers.Wait()
+}
+
+// PublishTriggerStatus holds a publication for trigger until it is written, and replaces what it says anew of one not
+// yet written. It does not block.
+func (w *StatusWriter) PublishTriggerStatus(trigger TriggerRef, publication Publication) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	held := w.hold(trigger)
+	if operation := publication.Operation; operation != nil {
+		held.publication.Operation = operation.record()
+		if held.recorded == operation.Started.Token {
+			held.recorded, held.before = "", nil
+		}
+	}
+	if publication.RepairPending != nil {
+		held.publication.RepairPending = new(*publication.RepairPending)
+	}
+	w.enqueue(trigger)
+}
+
+// WithdrawApplyOperation holds the withdrawal of the operation with token, which RecordApplyOperation recorded on trigger and
+// which was then not started: the status gets back what it held before. It does not block. A process that stops before
+// it is written leaves the record, which the next one finds never to have run.
+func (w *StatusWriter) WithdrawApplyOperation(trigger TriggerRef, token string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	held := w.held[trigger]
+	if held == nil || held.recorded != token {
+		return
+	}
+	held.withdrawn = token
+	w.enqueue(trigger)
+}
+
+// RecordApplyOperation writes operation on trigger now, and returns nil once it is written. With it goes what is held for
+// the trigger, so that the operation it replaces is the latest view of that.
+//
+// It fails, so that nothing starts the apply, when the trigger is gone or being deleted (ErrRecordGone), when it
+// names another applier by now (ErrStale), and when its status holds another operation that has not completed
+// (ErrOperationOpen): one started outside, which the host's reconciler recorded, or one that an earlier process
+// recorded and that is to be followed first. After ErrUnconfirmed the record may be there: withdraw it.
+func (w *StatusWriter) RecordApplyOperation(ctx context.Context, trigger TriggerRef, operation *Operation) error {
+	held, err := w.lock(ctx, trigger)
+	if err != nil {
+		return fmt.Errorf("trigger %s: %w", trigger, err)
+	}
+	defer w.unlock(trigger, held)
+	w.mu.Lock()
+	writes := held.snapshot()
+	w.mu.Unlock()
+
+	record := operation.record()
+	before := writes.before
+	err = w.store.UpdateStatus(ctx, trigger, func(t *Trigger) error {
+		writes.writeOn(&t.Status)
+		current := t.Status.Operation
+		switch {
+		case t.Deleting:
+			return fmt.Errorf("%w: it is being deleted", ErrRecordGone)
+		case t.Applier != record.Applier:
+			return fmt.Errorf("%w: the trigger names %s now, not %s", ErrStale, t.Applier, record.Applier)
+		case current.IsSame(record) && writes.recorded == record.Started.Token: // It is recorded anew.
+		case current.IsSame(record):
+			return fmt.Errorf("%w: the token %s was recorded before", ErrOperationOpen, record.Started.Token)
+		case current != nil && !current.Completed():
+			return fmt.Errorf("%w: %s of %s, requested at %s", ErrOperationOpen, current.Started.Token, current.Applier,
+				current.Started.RequestedAt.Format(time.RFC3339))
+		default:
+			before = current.record()
+		}
+		t.Status.Operation = record.record()
+		return nil
+	})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err == nil {
+		held.written(writes)
+	}
+	if err == nil || errors.Is(err, ErrUnconfirmed) {
+		held.recorded, held.before = record.Started.Token, before
+		if held.withdrawn == record.Started.Token {
+			held.withdrawn = ""
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("trigger %s: %w", trigger, err)
+	}
+	return nil
+}
+
+// write writes what is held for trigger, if anything is.
+func (w *StatusWriter) write(ctx context.Context, trigger TriggerRef) error {
+	ctx, cancel := context.WithTimeout(ctx, statusWriteTimeout)
+	defer cancel()
+	held, err := w.lock(ctx, trigger)
+	if err != nil {
+		return err
+	}
+	defer w.unlock(trigger, held)
+	w.mu.Lock()
+	writes := held.snapshot()
+	w.mu.Unlock()
+	if writes.empty() {
+		return nil
+	}
+	err = w.store.UpdateStatus(ctx, trigger, func(t *Trigger) error {
+		writes.writeOn(&t.Status)
+		return nil
+	})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case err == nil:
+		held.written(writes)
+	case errors.Is(err, ErrRecordGone):
+		held.written(held.snapshot())
+		held.recorded, held.before = "", nil
+	default:
+		return err
+	}
+	return nil
+}
+
+// hold returns what is held for trigger. The lock is held.
+func (w *StatusWriter) hold(trigger TriggerRef) *heldStatus {
+	held := w.held[trigger]
+	if held == nil {
+		held = &heldStatus{writing: make(chan struct{}, 1)}
+		w.held[trigger] = held
+	}
+	return held
+}
+
+// enqueue makes what is held for trigger be written. The lock is held.
+func (w *StatusWriter) enqueue(trigger TriggerRef) {
+	if w.queue != nil {
+		w.queue.Add(trigger)
+	}
+}
+
+// lock makes the caller the one who writes trigger.
+func (w *StatusWriter) lock(ctx context.Context, trigger TriggerRef) (*heldStatus, error) {
+	w.mu.Lock()
+	held := w.hold(trigger)
+	held.users++
+	w.mu.Unlock()
+	select {
+	case held.writing <- struct{}{}:
+		return held, nil
+	case <-ctx.Done():
+		w.leave(trigger, held)
+		return nil, context.Cause(ctx)
+	}
+}
+
+func (w *StatusWriter) unlock(trigger TriggerRef, held *heldStatus) {
+	<-held.writing
+	w.leave(trigger, held)
+}
+
+// leave forgets what is held for trigger if that is nothing.
+func (w *StatusWriter) leave(trigger TriggerRef, held *heldStatus) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	held.users--
+	if held.users == 0 && held.recorded == "" && held.snapshot().empty() {
+		delete(w.held, trigger)
+	}
+}
+
+// statusWrites is what one write is to change.
+type statusWrites struct {
+	publication Publication
+	withdrawn   string
+	recorded    string
+	before      *Operation
+}
+
+func (h *heldStatus) snapshot() statusWrites {
+	return statusWrites{publication: h.publication, withdrawn: h.withdrawn, recorded: h.recorded, before: h.before}
+}
+
+// written takes note that writes are written, unless something newer is held.
+func (h *heldStatus) written(writes statusWrites) {
+	if h.withdrawn == writes.withdrawn && h.withdrawn != "" {
+		h.withdrawn, h.recorded, h.before = "", "", nil
+	}
+	if h.publication.Operation == writes.publication.Operation {
+		h.publication.Operation = nil
+	}
+	if h.publication.RepairPending == writes.publication.RepairPending {
+		h.publication.RepairPending = nil
+	}
+}
+
+func (s statusWrites) empty() bool {
+	return s.withdrawn == "" && s.publication == Publication{}
+}
+
+// writeOn changes status as s says.
+func (s statusWrites) writeOn(status *TriggerStatus) {
+	if s.withdrawn != "" && status.Operation != nil && status.Operation.Started.Token == s.withdrawn {
+		status.Operation = s.before.record()
+	}
+	if operation := s.publication.Operation; operation != nil && operation.mayReplace(status.Operation) {
+		status.Operation = operation.record()
+	}
+	if s.publication.RepairPending != nil {
+		status.RepairPending = *s.publication.RepairPending
+	}
+}
+
+// mayReplace reports whether a status may show o in the place of shown: none, or the same operation at an earlier point.
+func (o *Operation) mayReplace(shown *Operation) bool {
+	return shown == nil || o.IsSame(shown) && !shown.Completed()
+}
+
+// record returns a copy of o to keep, without what concerns the process that follows it alone.
+func (o *Operation) record() *Operation {
+	if o == nil {
+		return nil
+	}
+	record := *o
+	record.Targets = slices.Clone(o.Targets)
+	record.Started.Recovered, record.Started.Overdue = false, false
+	record.Started.Unconfirmed, record.Started.Observed = nil, nil
+	return &record
+}
