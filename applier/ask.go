@@ -9,17 +9,6 @@ import (
 	"github.com/gitops-applier/gitops-applier/applier/gitref"
 )
 
-// Binding is the repository and branch that an applier must apply from to be asked. A request
-// is refused when the applier applies from another one, because the commit that was decided on would
-// not be what it applies.
-type Binding struct {
-	// Repository is the repository's address in any spelling. By default gitref.SameRepository
-	// compares it with what the cluster's object says.
-	Repository string `json:"repository"`
-	// Branch is written main or refs/heads/main.
-	Branch string `json:"branch"`
-}
-
 // ApplyReason is why an apply is asked for. It decides whether an applier that has already applied the
 // commit is asked again.
 type ApplyReason string
