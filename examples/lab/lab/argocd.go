@@ -89,6 +89,25 @@ func newApplicationController(e *environment, path, kubeconfig string, redis, re
 		"http://"+address(metrics)+"/healthz")
 }
 
+func newApplicationSetController(e *environment, path, kubeconfig string, repoServer int, ports [3]int) *Process {
+	metrics, probe, webhook := ports[0], ports[1], ports[2]
+	return argoCDProcess(e, "argocd-applicationset-controller", path, ports[:],
+		[]string{
+			"--namespace=" + ArgoCDNamespace,
+			"--applicationset-namespaces=*",
+			// In all namespaces it insists on this, or on a list of providers.
+			"--enable-scm-providers=false",
+			"--argocd-repo-server=" + address(repoServer),
+			"--repo-server-plaintext",
+			"--metrics-addr=" + address(metrics),
+			"--probe-addr=" + address(probe),
+			"--webhook-addr=" + address(webhook),
+		},
+		[]string{"KUBECONFIG=" + kubeconfig},
+		// Of health it answers nothing.
+		"http://"+address(metrics)+"/metrics")
+}
+
 // argoCDProcess is a role of Argo CD's one program.
 func argoCDProcess(e *environment, role, path string, ports []int, args, env []string, health string) *Process {
 	return e.role(role, path, ports, args,

@@ -73,7 +73,7 @@ func (c *cache) ensure(ctx context.Context, programs ...program) ([]string, erro
 func (c *cache) crds(ctx context.Context) ([]string, error) {
 	dirs := make([]string, len(crdModules))
 	for i, m := range crdModules {
-		key, _, err := c.key(ctx, m.tool, m.module)
+		key, _, err := c.key(ctx, m.tool, m.module, m.files...)
 		if err != nil {
 			return nil, err
 		}
@@ -90,8 +90,8 @@ func (c *cache) crds(ctx context.Context) ([]string, error) {
 }
 
 // key names a cache entry: the module's version, the tool chain, and a hash of
-// all that decides the result.
-func (c *cache) key(ctx context.Context, tool, module string) (key, version string, err error) {
+// all that decides the result: what the tool pins, and what else is given.
+func (c *cache) key(ctx context.Context, tool, module string, also ...string) (key, version string, err error) {
 	dir := filepath.Join(c.tools, tool)
 	toolchain, err := goCommand(ctx, dir, "env", "GOVERSION")
 	if err != nil {
@@ -114,6 +114,9 @@ func (c *cache) key(ctx context.Context, tool, module string) (key, version stri
 				return "", "", fmt.Errorf("%s: %w", dir, err)
 			}
 		}
+	}
+	for _, s := range also {
+		fmt.Fprintln(hash, s)
 	}
 	return version + "-" + toolchain + "-" + hex.EncodeToString(hash.Sum(nil))[:12], version, nil
 }

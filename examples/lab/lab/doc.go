@@ -1,9 +1,10 @@
 // Package lab runs a real Kubernetes control plane with the real controllers of
 // Flux and Argo CD, as plain processes of this machine, for tests and for trying
 // things out. Nothing in it is simulated: etcd, kube-apiserver with RBAC,
-// source-controller, kustomize-controller, Argo CD's application-controller and
-// repo-server, and a Git server over HTTP, each built from its Go module by the
-// Go tool chain. The Redis that Argo CD needs comes from the distribution.
+// source-controller, kustomize-controller, helm-controller, Argo CD's
+// application-controller, ApplicationSet controller and repo-server, and a Git
+// server over HTTP, each built from its Go module by the Go tool chain. The
+// Redis that Argo CD needs comes from the distribution.
 //
 // # In a test
 //
@@ -30,7 +31,9 @@
 //
 //	func TestMain(m *testing.M) { lab.Main(m, lab.ArgoCD) }
 //
-// and [Lab.Application] instead of GitRepository and Kustomization.
+// and [Lab.Application] instead of GitRepository and Kustomization. Only [All]
+// brings the two controllers that make objects for the others, for
+// [Lab.HelmRelease] and [Lab.ApplicationSet].
 //
 // The programs are built at first use, which takes a quarter of an hour on two cores:
 // longer than go test allows by default. Build them beforehand with

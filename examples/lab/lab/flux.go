@@ -34,6 +34,16 @@ func newKustomizeController(e *environment, path, kubeconfig string, ports [2]in
 		httpReady(http.DefaultClient, "http://"+address(ports[1])+"/readyz", ""))
 }
 
+func newHelmController(e *environment, path, kubeconfig string, ports [2]int) *Process {
+	return e.process(path, ports[:],
+		append(controllerArgs(ports[0], ports[1]),
+			// A release occupies a worker until its objects are ready.
+			"--concurrent=16",
+		),
+		controllerEnv(e, kubeconfig),
+		httpReady(http.DefaultClient, "http://"+address(ports[1])+"/readyz", ""))
+}
+
 func controllerArgs(metrics, health int) []string {
 	return []string{
 		"--metrics-addr=" + address(metrics),

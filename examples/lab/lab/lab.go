@@ -28,7 +28,9 @@ const (
 	// ArgoCD is the API server with all CRDs, Argo CD's application-controller
 	// and repo-server, the Redis they need, and a Git server.
 	ArgoCD
-	// All is Flux and ArgoCD together.
+	// All is Flux and ArgoCD together, and with them the controllers that make
+	// objects for others: Flux's helm-controller, and Argo CD's
+	// ApplicationSet controller.
 	All
 )
 
@@ -50,11 +52,13 @@ type Lab struct {
 	// Flux's; nil without it.
 	SourceController    *Process
 	KustomizeController *Process
+	HelmController      *Process // only with All
 
 	// Argo CD's; nil without it.
-	ApplicationController *Process
-	RepoServer            *Process
-	Redis                 *Process
+	ApplicationController    *Process
+	RepoServer               *Process
+	Redis                    *Process
+	ApplicationSetController *Process // only with All
 
 	environment *environment
 	credentials *credentials
@@ -71,7 +75,7 @@ func Build(ctx context.Context, options Options) error {
 
 // executables are the paths of what one control plane runs.
 type executables struct {
-	etcd, apiServer, sourceController, kustomizeController, argoCD, redis string
+	etcd, apiServer, sourceController, kustomizeController, helmController, argoCD, redis string
 
 	crds []string // folders
 }
@@ -98,6 +102,10 @@ func prepare(ctx context.Context, options Options) (*executables, error) {
 		}
 		programs = append(programs, argoCDProgram)
 		into = append(into, &x.argoCD)
+	}
+	if options.Parts == All {
+		programs = append(programs, helmControllerProgram)
+		into = append(into, &x.helmController)
 	}
 	paths, err := cache.ensure(ctx, programs...)
 	if err != nil {
@@ -146,7 +154,7 @@ func up(ctx context.Context, parts Parts, x *executables) (l *Lab, err error) {
 		}
 	}()
 
-	ports, err := freePorts(12)
+	ports, err := freePorts(17)
 	if err != nil {
 		return l, err
 	}
@@ -190,6 +198,10 @@ func up(ctx context.Context, parts Parts, x *executables) (l *Lab, err error) {
 		if err := l.addArgoCD(ctx, x, [4]int(ports[8:12])); err != nil {
 			return l, err
 		}
+	}
+	if parts == All {
+		l.HelmController = newHelmController(e, x.helmController, l.Kubeconfig(), [2]int(ports[12:14]))
+		l.ApplicationSetController = newApplicationSetController(e, x.argoCD, l.Kubeconfig(), l.RepoServer.ports[0], [3]int(ports[14:17]))
 	}
 	return l, l.startControllers(ctx)
 }
@@ -244,7 +256,10 @@ func (l *Lab) processes() []*Process {
 // controllers lists what works for the objects in the API server.
 func (l *Lab) controllers() []*Process {
 	var all []*Process
-	for _, p := range []*Process{l.ApplicationController, l.RepoServer, l.KustomizeController, l.SourceController} {
+	for _, p := range []*Process{
+		l.ApplicationSetController, l.ApplicationController, l.RepoServer,
+		l.HelmController, l.KustomizeController, l.SourceController,
+	} {
 		if p != nil {
 			all = append(all, p)
 		}

@@ -15,7 +15,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(holderVariable) != "" {
 		hold()
 	}
-	lab.Main(m)
+	lab.Main(m, lab.All)
 }
 
 // holderVariable makes this test binary a process that holds a lab until it is

@@ -15,14 +15,19 @@ import (
 
 // The resources that tests deal with.
 var (
-	Kustomizations  = schema.GroupVersionResource{Group: "kustomize.toolkit.fluxcd.io", Version: "v1", Resource: "kustomizations"}
-	GitRepositories = schema.GroupVersionResource{Group: "source.toolkit.fluxcd.io", Version: "v1", Resource: "gitrepositories"}
-	HelmCharts      = schema.GroupVersionResource{Group: "source.toolkit.fluxcd.io", Version: "v1", Resource: "helmcharts"}
-	HelmReleases    = schema.GroupVersionResource{Group: "helm.toolkit.fluxcd.io", Version: "v2", Resource: "helmreleases"}
-	Applications    = schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1", Resource: "applications"}
-	AppProjects     = schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1", Resource: "appprojects"}
-	ConfigMaps      = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
-	Namespaces      = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+	Kustomizations   = schema.GroupVersionResource{Group: "kustomize.toolkit.fluxcd.io", Version: "v1", Resource: "kustomizations"}
+	GitRepositories  = schema.GroupVersionResource{Group: "source.toolkit.fluxcd.io", Version: "v1", Resource: "gitrepositories"}
+	OCIRepositories  = schema.GroupVersionResource{Group: "source.toolkit.fluxcd.io", Version: "v1", Resource: "ocirepositories"}
+	Buckets          = schema.GroupVersionResource{Group: "source.toolkit.fluxcd.io", Version: "v1", Resource: "buckets"}
+	HelmRepositories = schema.GroupVersionResource{Group: "source.toolkit.fluxcd.io", Version: "v1", Resource: "helmrepositories"}
+	HelmCharts       = schema.GroupVersionResource{Group: "source.toolkit.fluxcd.io", Version: "v1", Resource: "helmcharts"}
+	HelmReleases     = schema.GroupVersionResource{Group: "helm.toolkit.fluxcd.io", Version: "v2", Resource: "helmreleases"}
+	Applications     = schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1", Resource: "applications"}
+	ApplicationSets  = schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1", Resource: "applicationsets"}
+	AppProjects      = schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1", Resource: "appprojects"}
+	ConfigMaps       = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+	Events           = schema.GroupVersionResource{Version: "v1", Resource: "events"}
+	Namespaces       = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 )
 
 var names atomic.Int64
@@ -56,10 +61,12 @@ func (l *Lab) Namespace(t testing.TB) string {
 func (l *Lab) clear(ctx context.Context, namespace string) error {
 	var worked []schema.GroupVersionResource
 	if l.ApplicationController != nil {
-		worked = append(worked, Applications)
+		// First what would make the others anew.
+		worked = append(worked, ApplicationSets, Applications)
 	}
 	if l.KustomizeController != nil {
-		worked = append(worked, Kustomizations, HelmReleases, HelmCharts, GitRepositories)
+		worked = append(worked, Kustomizations, HelmReleases, HelmCharts, GitRepositories,
+			OCIRepositories, HelmRepositories, Buckets)
 	}
 	for _, gvr := range worked {
 		err := l.dynamic.Resource(gvr).Namespace(namespace).

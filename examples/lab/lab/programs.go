@@ -37,6 +37,10 @@ var (
 		name: "kustomize-controller", tool: "flux",
 		module: "github.com/fluxcd/kustomize-controller", importPath: "github.com/fluxcd/kustomize-controller",
 	}
+	helmControllerProgram = program{
+		name: "helm-controller", tool: "helm",
+		module: "github.com/fluxcd/helm-controller", importPath: "github.com/fluxcd/helm-controller",
+	}
 	argoCDProgram = program{
 		name: "argocd", tool: "argocd",
 		module: "github.com/argoproj/argo-cd/v3", importPath: "github.com/argoproj/argo-cd/v3/cmd",
@@ -66,8 +70,7 @@ var crdModules = []crdModule{
 	{tool: "flux", module: "github.com/fluxcd/source-controller", files: bases},
 	{tool: "flux", module: "github.com/fluxcd/kustomize-controller", files: bases},
 	{tool: "helm", module: "github.com/fluxcd/helm-controller", files: bases},
-	// Not that of ApplicationSet, which has 1 MB and no controller here.
-	{tool: "argocd", module: "github.com/argoproj/argo-cd/v3", files: []string{"manifests/crds/application-crd.yaml", "manifests/crds/appproject-crd.yaml"}},
+	{tool: "argocd", module: "github.com/argoproj/argo-cd/v3", files: []string{"manifests/crds/*-crd.yaml"}},
 }
 
 // toolsDir is the folder with the nested modules that pin the programs. They

@@ -118,17 +118,58 @@ func (l *Lab) logs(namespace string) string {
 // given commit.
 func Applied(commit string) Condition {
 	return func(object *unstructured.Unstructured) bool {
-		revision := field(object, "status", "lastAppliedRevision")
-		return revision != "" && revision[strings.LastIndex(revision, ":")+1:] == commit
+		return after(field(object, "status", "lastAppliedRevision"), ":") == commit
 	}
 }
 
 // Fetched is satisfied by a GitRepository whose artifact holds the given commit.
 func Fetched(commit string) Condition {
 	return func(object *unstructured.Unstructured) bool {
-		revision := field(object, "status", "artifact", "revision")
-		return revision != "" && revision[strings.LastIndex(revision, ":")+1:] == commit
+		return after(field(object, "status", "artifact", "revision"), ":") == commit
 	}
+}
+
+// after is what follows the last separator, "" where there is none.
+func after(s, separator string) string {
+	i := strings.LastIndex(s, separator)
+	if i < 0 {
+		return ""
+	}
+	return s[i+len(separator):]
+}
+
+// Ready is satisfied by an object whose controller has observed its generation
+// and says in the condition Ready that it is.
+func Ready(object *unstructured.Unstructured) bool {
+	if object == nil {
+		return false
+	}
+	observed, _, _ := unstructured.NestedInt64(object.Object, "status", "observedGeneration")
+	status, _ := readyCondition(object)
+	return observed == object.GetGeneration() && status == "True"
+}
+
+// Failed is satisfied by an object whose condition Ready says False, for the
+// given reason.
+func Failed(reason string) Condition {
+	return func(object *unstructured.Unstructured) bool {
+		status, because := readyCondition(object)
+		return status == "False" && because == reason
+	}
+}
+
+func readyCondition(object *unstructured.Unstructured) (status, reason string) {
+	if object == nil {
+		return "", ""
+	}
+	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
+	for _, c := range conditions {
+		if c, ok := c.(map[string]any); ok && c["type"] == "Ready" {
+			status, _ = c["status"].(string)
+			reason, _ = c["reason"].(string)
+		}
+	}
+	return status, reason
 }
 
 // Handled is satisfied by an object whose controller has handled the given
