@@ -1,7 +1,9 @@
 package gitopsprovider
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -24,8 +26,8 @@ type Change struct {
 	// that ToRev itself introduced.
 	FromRev    string `json:"fromRev,omitempty"`
 	FromCommit string `json:"fromCommit,omitempty"`
-	// Applied is whether ToRev is what is applied now.
-	Applied bool `json:"applied"`
+	// Current is whether ToRev is what is applied now, or the newest commit of that which touched the path.
+	Current bool `json:"current"`
 	// DeployedAt is when ToRev was deployed. Zero if the applier's history does not tell.
 	DeployedAt time.Time `json:"deployedAt,omitzero"`
 	// Commit describes ToCommit. Nil unless the repository was asked, for a window.
@@ -66,14 +68,30 @@ type Read struct {
 	Err     error  `json:"-"`
 }
 
-// Err returns what could not be read, joined, or nil: reads that were forbidden or got no answer. A kind that is not served
-// is no error.
+// Err returns what could not be read, joined, or nil: reads that were forbidden or got no answer. A kind that is not
+// served is no error, and neither is a repository that nobody asked.
 func (l ChangeList) Err() error {
 	var errs []error
 	for _, read := range l.Reads {
-		if !read.Answer.Established() {
+		if read.Answer == AnswerForbidden || read.Answer == AnswerUnknown {
 			errs = append(errs, errors.New(read.Message))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// readOfRepository says what became of reading a repository's history.
+func readOfRepository(query HistoryQuery, err error) Read {
+	read := Read{Repository: query.Repository, Answer: AnswerUnknown, Err: err}
+	switch {
+	case errors.Is(err, ErrNoDiffer):
+		read.Answer = AnswerNone
+	case errors.Is(err, ErrRepositoryNotFound), errors.Is(err, ErrCommitNotFound):
+		read.Answer = AnswerAbsent
+	case errors.Is(err, ErrCredentials), errors.Is(err, ErrRepositoryNotAllowed):
+		read.Answer = AnswerForbidden
+	}
+	read.Message = fmt.Sprintf("the history of %s in %s could not be read, so that only deployments are listed: %v",
+		cmp.Or(query.Path, "all"), query.Repository, err)
+	return read
 }

@@ -13,6 +13,8 @@ type DepNode struct {
 	Message string `json:"message,omitempty"`
 	// Ready is what this object says of itself, never of what lies below it.
 	Ready Condition `json:"ready"`
+	// Suspended is an object that its controller passes over.
+	Suspended bool `json:"suspended,omitempty"`
 	// Revision is what an applier applies, and what a source holds.
 	Revision string `json:"revision,omitempty"`
 	// Repeat marks an object that stands elsewhere in the tree with its children, or above this node.

@@ -1,0 +1,229 @@
+package gitopsprovider
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gitops-applier/gitops-applier/applier/gitref"
+)
+
+// Changes lists what the selected appliers apply, newest first.
+//
+// Without a window there is one change for each source of an applier that has applied something: what is applied now,
+// and what was before it. With one there are the commits made in it that touched the path, up to what is applied now;
+// and the deployments made in it that no such commit explains, such as a rollback, and those of sources that are no Git
+// repository, as far as the applier's history goes. A commit is dated by its committer date, as in git log.
+//
+// Every kind is listed once, page by page, whatever the selector; no object is read by itself. With a window, every
+// repository, path and commit is asked for its history once.
+func (v *Views) Changes(ctx context.Context, window TimeWindow, sel Selector) (ChangeList, error) {
+	s := v.survey(sel.Namespace)
+	isApplier := func(kind Kind) bool { return kind.Role == RoleApplier && (sel.Kind == "" || sel.Kind == kind.Kind) }
+	s.list(ctx, isApplier, sel.matches)
+	appliers := s.sorted()
+	s.listSources(ctx, appliers)
+	if ctx.Err() != nil {
+		return ChangeList{}, context.Cause(ctx)
+	}
+	c := changes{views: v, survey: s, window: window}
+	for _, applier := range appliers {
+		c.ofApplier(applier)
+	}
+	if window.isSet() {
+		c.readHistories(ctx)
+		if ctx.Err() != nil {
+			return ChangeList{}, context.Cause(ctx)
+		}
+	}
+	return c.list(), nil
+}
+
+// changes collects the changes of one answer.
+type changes struct {
+	views  *Views
+	survey *survey
+	window TimeWindow
+
+	current   []applied
+	histories map[HistoryQuery]*historyAnswer
+}
+
+// applied is what an applier applies of one source.
+type applied struct {
+	change Change
+	runs   []run
+	// query is the history to ask for. It is zero where there is none to ask for.
+	query HistoryQuery
+}
+
+// historyAnswer is what the Differ answered.
+type historyAnswer struct {
+	history History
+	err     error
+}
+
+// ofApplier notes what an applier applies.
+func (c *changes) ofApplier(o Object) {
+	find := func(w Workload) (Object, bool) { found, ok := c.survey.objects[w]; return found, ok }
+	managers := c.views.managedBy(o)
+	for i, use := range o.Sources {
+		source := used(use, find)
+		if source.applied == "" && !c.window.isSet() {
+			continue
+		}
+		a := applied{runs: runs(o, i)}
+		run := appliedRun(a.runs, source.applied)
+		a.change = Change{
+			Engine: o.Engine, Workload: o.Workload, TargetNamespace: o.TargetNamespace, TargetCluster: o.TargetCluster,
+			Source: source.source, Path: source.path, ToRev: source.applied, ToCommit: source.commit,
+			FromRev: run.from, FromCommit: commitOf(source.source, run.from),
+			Current: true, DeployedAt: run.since, ManagedBy: managers, Ready: o.Ready, Notes: source.notes,
+		}
+		a.note(o, run)
+		if c.window.isSet() && source.commit != "" {
+			a.query = HistoryQuery{
+				Repository: source.source.URL, Path: source.path, Revision: source.commit, Branch: source.source.Branch,
+				Since: c.window.Since, Until: c.window.Until, Limit: c.window.limit() + 1,
+			}
+		}
+		c.current = append(c.current, a)
+	}
+}
+
+// note says what the change does not show.
+func (a *applied) note(o Object, r run) {
+	notes := a.change.Notes
+	if o.Err != nil {
+		notes = append(notes, "the applier could not be read in full: "+o.Err.Error())
+	}
+	if o.Attempted != "" && !sameRevision(o.Attempted, a.change.ToRev) {
+		notes = append(notes, fmt.Sprintf("%s was attempted since, and may be applied in part", o.Attempted))
+	}
+	if r.moved {
+		notes = append(notes, "another source or path was applied before")
+	}
+	a.change.Notes = notes
+}
+
+// commitOf returns the commit of a revision of a source, or "" if it is no Git repository.
+func commitOf(source Source, revision string) string {
+	if source.Type != SourceGit {
+		return ""
+	}
+	return gitref.CommitOf(revision)
+}
+
+// managedBy returns the managers that an object's marks name for certain, without a look at them.
+func (v *Views) managedBy(o Object) []Workload {
+	var managers []Workload
+	for _, mark := range v.managers(o) {
+		if mark.Copied == "" && !mark.Shared && mark.To.Name != "" && !slices.Contains(managers, mark.To) {
+			managers = append(managers, mark.To)
+		}
+	}
+	return managers
+}
+
+// readHistories asks the Differ for each history once.
+func (c *changes) readHistories(ctx context.Context) {
+	c.histories = map[HistoryQuery]*historyAnswer{}
+	var reads []func()
+	for _, a := range c.current {
+		if a.query == (HistoryQuery{}) || c.histories[a.query] != nil {
+			continue
+		}
+		answer := &historyAnswer{}
+		c.histories[a.query] = answer
+		reads = append(reads, func() { answer.history, answer.err = c.views.differ.History(ctx, a.query) })
+	}
+	inParallel(reads)
+}
+
+// list returns the answer.
+func (c *changes) list() ChangeList {
+	list := ChangeList{Changes: []Change{}, Reads: c.survey.reads}
+	for _, a := range c.current {
+		switch answer := c.histories[a.query]; {
+		case !c.window.isSet():
+			list.Changes = append(list.Changes, a.change)
+		case answer != nil && answer.err == nil:
+			list.Cut = list.Cut || answer.history.Cut
+			list.Changes = append(list.Changes, a.ofCommits(answer.history.Commits, c.window)...)
+		default:
+			list.Changes = append(list.Changes, a.ofRuns(c.window, nil)...)
+		}
+	}
+	for query, answer := range c.histories {
+		if answer.err != nil {
+			list.Reads = append(list.Reads, readOfRepository(query, answer.err))
+		}
+	}
+	slices.SortFunc(list.Reads, compareReads)
+	slices.SortStableFunc(list.Changes, func(a, b Change) int { return b.when().Compare(a.when()) })
+	if limit := c.window.limit(); limit > 0 && len(list.Changes) > limit {
+		list.Changes, list.Cut = list.Changes[:limit], true
+	}
+	return list
+}
+
+// when is the time that a change is sorted by.
+func (c Change) when() time.Time {
+	if c.Commit != nil {
+		return c.Commit.When
+	}
+	return c.DeployedAt
+}
+
+func compareReads(a, b Read) int {
+	return cmp.Or(cmp.Compare(a.Repository, b.Repository), cmp.Compare(a.Engine, b.Engine),
+		cmp.Compare(a.Group, b.Group), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Message, b.Message))
+}
+
+// ofCommits returns a change for each commit, and for what was deployed in the window that none of them explains.
+func (a applied) ofCommits(commits []Commit, window TimeWindow) []Change {
+	var changes []Change
+	for i := range commits {
+		commit := commits[i]
+		change := a.change
+		change.Commit = &commit
+		// Nothing newer that is applied touched the path, so the first is what stands there, whichever commit is applied.
+		change.Current = i == 0 && window.Until.IsZero()
+		if commit.Hash != change.ToCommit {
+			change.ToRev, change.ToCommit = commit.Hash, commit.Hash
+		}
+		change.FromRev, change.FromCommit, change.DeployedAt = "", "", time.Time{}
+		for _, run := range a.runs {
+			if gitref.CommitOf(run.revision) == commit.Hash {
+				change.DeployedAt = run.since
+			}
+		}
+		changes = append(changes, change)
+	}
+	return append(changes, a.ofRuns(window, commits)...)
+}
+
+// ofRuns returns a change for each deployment that was made in the window, unless one of the commits explains it: one that
+// was made since the deployment before it.
+func (a applied) ofRuns(window TimeWindow, commits []Commit) []Change {
+	var changes []Change
+	for i, run := range a.runs {
+		var before time.Time
+		if i+1 < len(a.runs) {
+			before = a.runs[i+1].since
+		}
+		explained := slices.ContainsFunc(commits, func(c Commit) bool { return c.When.After(before) && !c.When.After(run.since) })
+		if explained || !window.contains(run.since) {
+			continue
+		}
+		change := a.change
+		change.Current = i == 0 && sameRevision(run.revision, a.change.ToRev)
+		change.ToRev, change.ToCommit = run.revision, commitOf(change.Source, run.revision)
+		change.FromRev, change.FromCommit = run.from, commitOf(change.Source, run.from)
+		change.DeployedAt = run.since
+		changes = append(changes, change)
+	}
+	return changes
+}

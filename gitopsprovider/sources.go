@@ -1,0 +1,88 @@
+package gitopsprovider
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/gitops-applier/gitops-applier/applier/gitref"
+)
+
+// listSources lists the sources that objects use, and those that these are built from, each kind once.
+func (s *survey) listSources(ctx context.Context, objects []Object) {
+	uses := objects
+	for len(uses) > 0 {
+		needed := map[Workload]bool{}
+		for _, object := range uses {
+			for _, use := range object.Sources {
+				if !use.Source.Object.IsZero() {
+					needed[use.Source.Object] = true
+				}
+			}
+		}
+		kinds := map[string]bool{}
+		for source := range needed {
+			kinds[source.GroupKind().String()] = true
+		}
+		before := len(s.listed)
+		s.list(ctx, func(kind Kind) bool { return kind.Role == RoleSource && kinds[kind.GroupKind.String()] }, func(Object) bool { return true })
+		if len(s.listed) == before {
+			return
+		}
+		uses = nil
+		for source := range needed {
+			if object, ok := s.objects[source]; ok {
+				uses = append(uses, object)
+			}
+		}
+	}
+}
+
+// usedSource is what is known of one source that an applier uses.
+type usedSource struct {
+	source Source
+	path   string
+	// applied is the revision in the engine's words, commit its full hash if the source is a Git repository.
+	applied, commit string
+	notes           []string
+}
+
+// used finds out where the content of a use comes from in the end: a chart may be built from a Git repository.
+func used(use SourceUse, find func(Workload) (Object, bool)) usedSource {
+	u := usedSource{source: use.Source, path: use.Path, applied: use.Applied}
+	revision := use.Applied
+	seen := map[Workload]bool{}
+	for object := use.Source.Object; !object.IsZero() && !seen[object]; {
+		seen[object] = true
+		found, ok := find(object)
+		if !ok || found.Source == nil {
+			u.notes = append(u.notes, fmt.Sprintf("%s is not known: it was not found, or could not be read", object))
+			u.source = Source{Object: object}
+			return u
+		}
+		built := u.source.Object
+		u.source = *found.Source
+		u.source.Object = object
+		if u.source.Incomplete != "" {
+			u.notes = append(u.notes, "the commit does not name the content in full: "+u.source.Incomplete)
+		}
+		if len(found.Sources) == 0 {
+			break
+		}
+		if revision != "" && revision != found.Source.Revision {
+			u.notes = append(u.notes, fmt.Sprintf("the commit of %s is not known: %s now holds %s", revision, built, found.Source.Revision))
+			revision = ""
+		} else if revision != "" {
+			revision = found.Source.BuiltFrom
+		}
+		next := found.Sources[0]
+		u.path = next.Path
+		if next.Source.Object.IsZero() {
+			u.source = next.Source
+		}
+		object = next.Source.Object
+	}
+	if u.source.Type == SourceGit {
+		u.commit = gitref.CommitOf(revision)
+	}
+	return u
+}
