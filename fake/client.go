@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 
 	"github.com/gitops-applier/gitops-applier/applier"
 	"github.com/gitops-applier/gitops-applier/applier/gitref"
@@ -98,6 +100,11 @@ type Asked struct {
 	Started applier.Started
 	// Err is why nothing was started.
 	Err error
+}
+
+// Backend returns a backend that serves kind by this client, in every cluster.
+func (c *Client) Backend(kind schema.GroupKind) applier.Backend {
+	return applier.Backend{Kind: kind, New: func(string, dynamic.Interface) (applier.Client, error) { return c, nil }}
 }
 
 // Asks returns the requests so far, in the order in which they were made, refused ones included.
