@@ -99,8 +99,8 @@ func judge(applier ApplierRef, target Target, source *Source, sameRepository fun
 	switch {
 	case target.Admission.State != Admitted:
 		reference.Message = cmp.Or(target.Admission.Message, "it is not known yet whether it may use cluster "+applier.Cluster)
-	case target.Writes == Binding{}:
-		reference.Message = "it is not known yet which repository and branch are written for it"
+	case !known(target.Writes):
+		reference.Message = unknownWrites
 	case source == nil:
 		reference.Message = unknownSource(applier)
 	default:
@@ -164,6 +164,8 @@ func BindingMismatch(trigger Trigger, want Binding, sameRepository func(a, b str
 	return sourceMismatch(trigger.Applier, trigger.Status.Source.Source, want, sameRepository)
 }
 
+const unknownWrites = "it is not known yet which repository and branch are written"
+
 func unknownSource(applier ApplierRef) string {
 	return fmt.Sprintf("it is not known yet what %s applies from", applier)
 }
@@ -173,6 +175,9 @@ func sourceMismatch(applier ApplierRef, source Source, want Binding, sameReposit
 	applies := Binding{Repository: source.URL, Branch: source.Revision}
 	if applies.Same(want, sameRepository) {
 		return ""
+	}
+	if want.Repository == "" || want.Branch == "" {
+		return unknownWrites
 	}
 	if _, err := gitref.Branch(source.Revision); err != nil {
 		return fmt.Sprintf("%s applies from %s, and follows no branch: %v", applier, gitref.Redact(source.URL), err)

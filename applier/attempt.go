@@ -1,0 +1,291 @@
+package applier
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+)
+
+// attempt is one ApplyRequest on its way: first the request, then the following of what it started.
+type attempt struct {
+	d   *Dispatcher
+	req ApplyRequest
+	// worker is the context of the worker, whose end abandons the attempt.
+	worker context.Context
+	// running is the context of the dispatcher, and ctx one that ends with either.
+	running, ctx context.Context
+	log          logr.Logger
+	labels       MetricLabels
+
+	// operation is what was started or recovered; before that, what is about to be.
+	operation *Operation
+	// targets are those for whose sake the request is made, as read last; nil once it is made.
+	targets []Target
+	// settling is an attempt that was abandoned and follows its operation on.
+	settling bool
+	// unfollowed is whether Following no longer counts the attempt.
+	unfollowed bool
+}
+
+func newAttempt(worker context.Context, d *Dispatcher, req ApplyRequest) *attempt {
+	return &attempt{d: d, req: req, worker: worker}
+}
+
+// run carries the attempt out until it ends or the dispatcher stops.
+func (a *attempt) run(running context.Context) {
+	ctx, cancel := context.WithCancelCause(running)
+	defer cancel(nil)
+	defer context.AfterFunc(a.worker, func() { cancel(errAbandoned) })()
+	a.running, a.ctx = running, ctx
+	if a.req.Recovered != nil {
+		a.recover()
+		return
+	}
+	trigger, err := a.stand(ctx)
+	a.describe(trigger.Applier)
+	a.d.metrics().AttemptStarted(a.labels)
+	if err != nil {
+		a.notStarted(err)
+		return
+	}
+	a.begin(trigger)
+	defer a.unfollow()
+	client, started, err := a.request(trigger)
+	switch {
+	case err != nil:
+		a.notStarted(err)
+	case started.Outcome == OutcomeCurrent:
+		a.log.V(1).Info("The applier needs no request")
+		a.d.failing(a.d.requestFailed, a.req.Trigger, false)
+		a.end(Report{End: EndAskedNothing}, ResultCurrent)
+	default:
+		a.started(started)
+		a.follow(client)
+	}
+}
+
+// begin makes the operation that the attempt is about to start, and from here on counts as following it.
+func (a *attempt) begin(trigger Trigger) {
+	a.operation = &Operation{
+		Applier: trigger.Applier, Want: a.req.Want, Reason: a.req.Reason,
+		Started:  Started{Token: a.d.newToken(), Commit: a.req.Commit},
+		Progress: Progress{State: StateRequested},
+	}
+	a.log = a.log.WithValues("token", a.operation.Started.Token)
+	a.d.follow(a.key(), 1)
+}
+
+func (a *attempt) key() operationKey {
+	return operationKey{a.req.Trigger, a.operation.Started.Token}
+}
+
+// unfollow ends that the attempt counts as following its operation.
+func (a *attempt) unfollow() {
+	if !a.unfollowed {
+		a.unfollowed = true
+		a.d.follow(a.key(), -1)
+	}
+}
+
+// describe makes the log and the metrics name the applier.
+func (a *attempt) describe(applier ApplierRef) {
+	commit, reason := a.req.Commit, a.req.Reason
+	if a.req.Recovered != nil {
+		commit, reason = a.req.Recovered.Started.Commit, a.req.Recovered.Reason
+	}
+	a.log = a.d.Log.WithValues("trigger", a.req.Trigger.String(), "applier", applier.NamespacedName().String(),
+		"cluster", applier.Cluster, "commit", commit)
+	a.labels = MetricLabels{Cluster: applier.Cluster, Kind: applier.Kind, Reason: reason}
+}
+
+// request makes the request. An operation in progress on the applier is waited for in a second request, so that a cluster that
+// does not answer fails the first within AttemptTimeout.
+func (a *attempt) request(trigger Trigger) (Client, Started, error) {
+	timeout := orDefault(a.d.AttemptTimeout, DefaultAttemptTimeout)
+	wait := orDefault(a.d.OperationWait, DefaultOperationWait)
+	ctx, cancel := context.WithTimeoutCause(a.ctx, timeout, errTimeout)
+	defer cancel()
+	client, err := a.d.client(ctx, trigger.Applier)
+	if err != nil {
+		return nil, Started{}, err
+	}
+	started, err := a.ask(ctx, client, trigger, -1)
+	if errors.Is(err, ErrBusy) && wait > 0 {
+		ctx, cancel := context.WithTimeoutCause(a.ctx, timeout+wait, errTimeout)
+		defer cancel()
+		started, err = a.ask(ctx, client, trigger, wait)
+	}
+	return client, started, err
+}
+
+// ask makes one request, and withdraws what it recorded when that was not started.
+func (a *attempt) ask(ctx context.Context, client Client, trigger Trigger, wait time.Duration) (Started, error) {
+	recorded, held := false, false
+	started, err := client.Request(ctx, trigger.Applier.NamespacedName(), Ask{
+		Want: a.req.Want, Commit: a.req.Commit, Reason: a.req.Reason, Token: a.operation.Started.Token,
+		Live: trigger.Live, Wait: wait,
+		Current: a.isCurrent,
+		Held: func(ctx context.Context) error {
+			held = true
+			return a.standAndHeld(ctx, trigger.Applier, true)
+		},
+		Record: func(ctx context.Context, s Started) error {
+			if !held {
+				if err := a.standAndHeld(ctx, trigger.Applier, false); err != nil {
+					return err
+				}
+			}
+			a.operation.Started = s
+			recorded = true
+			return a.d.status.RecordApplyOperation(ctx, a.req.Trigger, a.operation)
+		},
+	})
+	if err != nil && recorded {
+		a.d.status.WithdrawApplyOperation(a.req.Trigger, a.operation.Started.Token)
+	}
+	return started, err
+}
+
+// isCurrent reports whether the decision still holds and the attempt goes on.
+func (a *attempt) isCurrent() bool {
+	return !a.abandoned() && !a.stopped() && (a.req.Current == nil || a.req.Current())
+}
+
+// stand reads the trigger and its targets, and keeps those for whose sake it is to be asked. Its error is ErrStale where
+// the decision no longer holds.
+func (a *attempt) stand(ctx context.Context) (Trigger, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, orDefault(a.d.AttemptTimeout, DefaultAttemptTimeout), errTimeout)
+	defer cancel()
+	trigger, err := a.d.store.Trigger(ctx, a.req.Trigger)
+	switch {
+	case errors.Is(err, ErrRecordGone):
+		return trigger, fmt.Errorf("%w: trigger %s: %w", ErrStale, a.req.Trigger, err)
+	case err != nil:
+		return trigger, fmt.Errorf("trigger %s cannot be read: %w", a.req.Trigger, err)
+	case trigger.Deleting:
+		return trigger, fmt.Errorf("%w: trigger %s is being deleted", ErrStale, a.req.Trigger)
+	}
+	a.targets = nil
+	var left []error
+	for _, ref := range a.req.Targets {
+		target, err := a.d.store.Target(ctx, ref)
+		switch {
+		case errors.Is(err, ErrRecordGone):
+			left = append(left, fmt.Errorf("target %s: %w", ref, err))
+		case err != nil:
+			return trigger, fmt.Errorf("target %s cannot be read: %w", ref, err)
+		default:
+			if err := a.stillWants(target, trigger); err != nil {
+				left = append(left, err)
+				continue
+			}
+			a.targets = append(a.targets, target)
+		}
+	}
+	if len(a.targets) == 0 {
+		return trigger, fmt.Errorf("%w: no target asks for it any more: %w", ErrStale, errors.Join(left...))
+	}
+	holder, err := HeldByAnother(ctx, a.d.store, trigger, a.d.SameRepository)
+	switch {
+	case err != nil:
+		return trigger, fmt.Errorf("trigger %s: whether another holds its applier cannot be read: %w", trigger.Ref, err)
+	case holder != nil:
+		return trigger, fmt.Errorf("%w: %s", ErrStale, HeldByAnotherMessage(trigger, *holder))
+	}
+	return trigger, nil
+}
+
+// stillWants reports why nothing is to be asked for the sake of target, or nil.
+func (a *attempt) stillWants(target Target, trigger Trigger) error {
+	var why string
+	switch {
+	case target.Deleting:
+		why = "is being deleted"
+	case !Names(target, trigger):
+		why = "does not name trigger " + trigger.Ref.String()
+	case !target.Writes.Same(a.req.Want, a.d.SameRepository):
+		why = "does not write to " + a.req.Want.String()
+	case target.Admission.State != Admitted:
+		why = "is not admitted: " + target.Admission.Message
+	case a.req.Reason == Refusal && !target.RefusalConsent:
+		why = "does not consent to a refusal"
+	default:
+		return nil
+	}
+	return fmt.Errorf("target %s %s", target.Ref, why)
+}
+
+// standAndHeld checks again, right before the operation is recorded, what stand did, and that the trigger names the
+// applier still. An applier that has to be held is, as a fresh read of the trigger says.
+func (a *attempt) standAndHeld(ctx context.Context, applier ApplierRef, held bool) error {
+	trigger, err := a.stand(ctx)
+	switch {
+	case err != nil:
+		return err
+	case trigger.Applier != applier:
+		return fmt.Errorf("%w: trigger %s names %s now, not %s", ErrStale, trigger.Ref, trigger.Applier, applier)
+	case held && !trigger.Status.Held:
+		return fmt.Errorf("trigger %s does not hold %s yet: ask again once its status says so", trigger.Ref, applier)
+	}
+	a.operation.Targets = nil
+	for _, target := range a.targets {
+		a.operation.Targets = append(a.operation.Targets, target.Ref)
+	}
+	return nil
+}
+
+// notStarted ends an attempt that started nothing.
+func (a *attempt) notStarted(err error) {
+	switch {
+	case a.stopped():
+		a.end(Report{}, ResultStopped)
+	case a.abandoned():
+		a.end(Report{}, ResultAbandoned)
+	case errors.Is(err, ErrStale):
+		a.log.Info("Nothing was asked, because the decision no longer holds", "reason", err.Error())
+		a.end(Report{End: EndAskedNothing, Err: err}, ResultStale)
+	default:
+		a.log.Error(err, "The request failed")
+		if a.d.failing(a.d.requestFailed, a.req.Trigger, true) {
+			a.event(a.targets, eventWarning, EventReasonApplyRequestFailed, err.Error())
+		}
+		a.end(Report{End: EndNotStarted, Err: err}, ResultNotStarted)
+	}
+}
+
+// end reports an end, if the attempt still reports anything.
+func (a *attempt) end(report Report, result AttemptResult) {
+	if report.End != "" {
+		a.report(report)
+	}
+	a.d.metrics().AttemptEnded(a.labels, result)
+}
+
+func (a *attempt) report(report Report) {
+	if a.req.Report == nil || a.abandoned() {
+		return
+	}
+	if a.running != nil && a.stopped() {
+		return
+	}
+	a.req.Report(report)
+}
+
+func (a *attempt) abandoned() bool { return a.worker.Err() != nil }
+
+func (a *attempt) stopped() bool { return a.running.Err() != nil }
+
+// event records an Event on targets.
+func (a *attempt) event(targets []Target, eventtype, reason, message string) {
+	if a.d.Events == nil {
+		return
+	}
+	for _, target := range targets {
+		if target.Object != nil {
+			a.d.Events.Event(target.Object, eventtype, reason, message)
+		}
+	}
+}

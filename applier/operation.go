@@ -1,0 +1,210 @@
+package applier
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// started takes note of what the request started.
+func (a *attempt) started(s Started) {
+	a.operation.Started = s
+	a.d.failing(a.d.requestFailed, a.req.Trigger, false)
+	a.log.Info("The applier was asked", "outcome", s.Outcome)
+	if s.Unconfirmed != nil {
+		a.log.Info("It is not known whether the request was made, and it is followed as if it were", "reason", s.Unconfirmed.Error())
+	}
+	a.event(a.targets, eventNormal, EventReasonApplyRequested,
+		fmt.Sprintf("%s is asked to apply %s", a.operation.Applier, DescribeCommit(s.Commit)))
+	a.targets = nil
+	a.show()
+}
+
+// recover follows the operation of a record.
+func (a *attempt) recover() {
+	a.operation = a.req.Recovered.record()
+	a.operation.Started.Recovered = true
+	a.operation.Started.Overdue = a.operation.Unresolved
+	a.describe(a.operation.Applier)
+	a.log = a.log.WithValues("token", a.operation.Started.Token)
+	a.d.metrics().AttemptStarted(a.labels)
+	a.d.follow(a.key(), 1)
+	defer a.unfollow()
+	if a.operation.Completed() {
+		a.ended()
+		return
+	}
+	a.log.Info("An operation is followed from its record")
+	a.report(Report{Operation: a.operation.record()})
+	client, err := a.recoveredClient()
+	switch {
+	case client != nil:
+		a.follow(client)
+	case a.stopped():
+		a.end(Report{}, ResultStopped)
+	case a.abandoned():
+		a.end(Report{}, ResultAbandoned)
+	default:
+		a.notFollowed(err)
+	}
+}
+
+// recoveredClient returns the client for a recorded operation. A cluster that cannot be reached is tried again.
+func (a *attempt) recoveredClient() (Client, error) {
+	pace := a.follower()
+	var interval time.Duration
+	for {
+		client, err := a.d.client(a.ctx, a.operation.Applier)
+		if err == nil || IsPermanent(err) || a.ctx.Err() != nil {
+			return client, err
+		}
+		a.log.Error(err, "An operation cannot be followed yet")
+		interval = pace.next(interval, true)
+		sleep(a.ctx, interval)
+	}
+}
+
+// follow follows the operation to its end. It gives up waiting for it after UnresolvedAfter, or when the worker
+// abandons it, and then follows it on as overdue.
+func (a *attempt) follow(client Client) {
+	a.d.metrics().InFlight(a.labels, 1)
+	defer a.d.metrics().InFlight(a.labels, -1)
+	if a.operation.Unresolved {
+		a.d.metrics().Unresolved(a.labels, 1)
+	}
+	defer func() {
+		if a.operation.Unresolved {
+			a.d.metrics().Unresolved(a.labels, -1)
+		}
+	}()
+	for {
+		ctx, cancel := a.patience()
+		_, err := a.follower().Follow(ctx, client, a.operation.Applier.NamespacedName(), &a.operation.Started, a.progress)
+		cancel()
+		switch {
+		case err == nil:
+			return
+		case a.stopped():
+			a.end(Report{}, ResultStopped)
+			return
+		case IsPermanent(err):
+			a.notFollowed(err)
+			return
+		case a.abandoned():
+			a.settling = true
+			a.operation.Started.Overdue = true
+		default:
+			a.unresolved()
+		}
+	}
+}
+
+// patience returns a context that ends when the operation is to be followed otherwise.
+func (a *attempt) patience() (context.Context, context.CancelFunc) {
+	switch {
+	case a.settling:
+		return context.WithCancel(a.running)
+	case a.operation.Started.Overdue:
+		return context.WithCancel(a.ctx)
+	}
+	after := orDefault(a.d.UnresolvedAfter, DefaultUnresolvedAfter)
+	if passed := a.d.now().Sub(a.operation.Started.RequestedAt); passed > 0 {
+		after = max(0, after-passed)
+	}
+	return context.WithTimeoutCause(a.ctx, after, errUnresolved)
+}
+
+func (a *attempt) follower() Follower {
+	return Follower{
+		PollInterval: a.d.PollInterval,
+		PollMax:      orDefault(a.d.UnresolvedPollMax, DefaultUnresolvedPollMax),
+		Failed:       func(err error) { a.log.V(1).Info("A read or write failed and is tried again", "reason", err.Error()) },
+		lag:          func(lag time.Duration) { a.d.metrics().Lag(a.labels, lag) },
+	}
+}
+
+// progress takes note of where the operation stands.
+func (a *attempt) progress(p Progress) {
+	if p == a.operation.Progress {
+		return
+	}
+	a.operation.Progress = p
+	if p.State.Ended() {
+		a.operation.CompletedAt = a.d.now()
+		a.ended()
+		return
+	}
+	a.log.V(1).Info("The operation moved", "state", p.State, "message", p.Message)
+	a.show()
+	if a.settling && p.SuspendToken != "" {
+		a.unfollow()
+	}
+}
+
+// show publishes and reports where the operation stands.
+func (a *attempt) show() {
+	a.d.status.PublishTriggerStatus(a.req.Trigger, Publication{Operation: a.operation})
+	a.report(Report{Operation: a.operation.record()})
+}
+
+// ended publishes and reports the end of the operation.
+func (a *attempt) ended() {
+	p, result := a.operation.Progress, ResultSucceeded
+	switch {
+	case a.operation.AppliedOther():
+		result = ResultAppliedOther
+	case p.State == StateFailed:
+		result = ResultFailed
+	}
+	a.log.Info("The operation ended", "state", p.State, "reason", p.Reason, "revision", p.AppliedRevision, "message", p.Message)
+	a.d.status.PublishTriggerStatus(a.req.Trigger, Publication{Operation: a.operation})
+	a.unfollow()
+	if a.settling || a.abandoned() {
+		a.end(Report{}, ResultAbandoned)
+	} else {
+		a.end(Report{End: EndCompleted, Operation: a.operation.record()}, result)
+	}
+	failed := p.State == StateFailed
+	if a.d.failing(a.d.applyFailed, a.req.Trigger, failed) && failed {
+		a.eventOnRecorded(EventReasonApplyFailed, fmt.Sprintf("%s: %s: %s", a.operation.Applier, p.Reason, p.Message))
+	}
+}
+
+// unresolved takes note that the operation outlived UnresolvedAfter.
+func (a *attempt) unresolved() {
+	a.operation.Unresolved = true
+	a.operation.Started.Overdue = true
+	a.d.metrics().Unresolved(a.labels, 1)
+	a.log.Info("The operation is unresolved, and is followed on")
+	a.eventOnRecorded(EventReasonApplyUnresolved, fmt.Sprintf("%s has not completed %s since %s, and is followed on",
+		a.operation.Applier, DescribeCommit(a.operation.Started.Commit), a.operation.Started.RequestedAt.UTC().Format(time.RFC3339)))
+	a.show()
+}
+
+// notFollowed ends an attempt whose operation this process cannot follow.
+func (a *attempt) notFollowed(err error) {
+	a.log.Error(err, "The operation cannot be followed")
+	a.end(Report{End: EndNotFollowed, Operation: a.operation.record(), Err: err}, ResultNotFollowed)
+}
+
+// eventOnRecorded records a warning on the targets that the operation was asked for, as they are now.
+func (a *attempt) eventOnRecorded(reason, message string) {
+	if a.d.Events == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(a.running, orDefault(a.d.AttemptTimeout, DefaultAttemptTimeout))
+	defer cancel()
+	var targets []Target
+	for _, ref := range a.operation.Targets {
+		target, err := a.d.store.Target(ctx, ref)
+		switch {
+		case errors.Is(err, ErrRecordGone):
+		case err != nil:
+			a.log.V(1).Info("An Event could not be recorded", "target", ref.String(), "reason", err.Error())
+		default:
+			targets = append(targets, target)
+		}
+	}
+	a.event(targets, eventWarning, reason, message)
+}

@@ -1,0 +1,109 @@
+package applier
+
+import (
+	"context"
+	"fmt"
+)
+
+// ApplyRequest is what a worker decided: one apply by the applier of one trigger.
+type ApplyRequest struct {
+	// Trigger is the trigger whose applier is to be asked.
+	Trigger TriggerRef
+	// Targets are the incarnations for whose sake it is asked. At least one has to stand still.
+	Targets []TargetRef
+	// Want is the repository and branch that was decided on.
+	Want Binding
+	// Commit is the commit to apply, as in [Ask].
+	Commit string
+	// Reason is why.
+	Reason ApplyReason
+	// Current reports whether the decision still holds, as in [Ask]; nil always holds.
+	Current func() bool
+	// Recovered is the operation that Trigger records and that this attempt is to follow to its end, after a restart. It is
+	// asked for nothing then: the fields above but Trigger are not read. Nil makes a request.
+	Recovered *Operation
+	// Report is told how the attempt goes, on the attempt's goroutine, one call at a time. The attempt waits
+	// for it. Nil is told nothing.
+	Report func(Report)
+}
+
+// RequestApply starts one attempt and returns at once. The attempt reports to req.Report: once when it asked nothing or
+// started nothing, or as its operation moves until it completes.
+//
+// The end of ctx abandons the attempt. It reports nothing more and starts nothing; an operation that it started is followed
+// on to its end, and its record completed, and a Kustomization that it resumed is suspended at once. An attempt that is still
+// out when the dispatcher stops reports nothing more either.
+//
+// Before Start, an attempt fails at once, except one with Recovered, which waits for Start: a worker recovers once, and the
+// operation may have a Kustomization resumed. After the stop, both fail at once.
+func (d *Dispatcher) RequestApply(ctx context.Context, req ApplyRequest) {
+	a := newAttempt(ctx, d, req)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case d.running == nil && req.Recovered != nil:
+		d.waiting = append(d.waiting, a)
+	case d.running == nil || d.running.Err() != nil:
+		go a.report(Report{End: EndNotStarted, Err: fmt.Errorf("trigger %s: %w", req.Trigger, errNotRunning)})
+	default:
+		d.launch(a)
+	}
+}
+
+// PrefetchRequest is a commit that a worker expects to ask for soon.
+type PrefetchRequest struct {
+	// Trigger is the trigger whose applier will be asked.
+	Trigger TriggerRef
+	// Commit is the commit that its source is to fetch.
+	Commit string
+}
+
+// PrefetchSource makes the source of a trigger's applier fetch now, ahead of the request, and returns at once. It asks
+// nothing when the trigger's Status.Source.Prefetch is not set, when the operation of a trigger on the same source is open (a
+// resumed Kustomization applies whatever the source fetches), when the source holds the commit already, or
+// where the backend is no [Prefetcher]. It applies nothing, and so it reports nothing.
+func (d *Dispatcher) PrefetchSource(req PrefetchRequest) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	running := d.running
+	if running == nil || running.Err() != nil {
+		return
+	}
+	d.attempts.Go(func() {
+		ctx, cancel := context.WithTimeout(running, orDefault(d.AttemptTimeout, DefaultAttemptTimeout))
+		defer cancel()
+		if err := d.prefetch(ctx, req); err != nil && running.Err() == nil {
+			d.Log.V(1).Info("The source of an applier was not made to fetch", "trigger", req.Trigger.String(),
+				"commit", req.Commit, "reason", err.Error())
+		}
+	})
+}
+
+func (d *Dispatcher) prefetch(ctx context.Context, req PrefetchRequest) error {
+	trigger, err := d.store.Trigger(ctx, req.Trigger)
+	if err != nil {
+		return err
+	}
+	source := trigger.Status.Source
+	if trigger.Deleting || source == nil || !source.Prefetch {
+		return nil
+	}
+	sharing, err := d.store.Triggers(ctx, TriggerMatch{Cluster: trigger.Applier.Cluster, Source: source.GitRepository})
+	if err != nil {
+		return err
+	}
+	for _, other := range append(sharing, trigger) {
+		if operation := other.Status.Operation; operation != nil && !operation.Completed() {
+			return fmt.Errorf("the operation of trigger %s on its source is open", other.Ref)
+		}
+	}
+	client, err := d.client(ctx, trigger.Applier)
+	if err != nil {
+		return err
+	}
+	prefetcher, ok := AsPrefetcher(client)
+	if !ok {
+		return nil
+	}
+	return prefetcher.Prefetch(ctx, trigger.Applier.NamespacedName(), source.GitRepository, req.Commit)
+}
