@@ -42,7 +42,7 @@ func TestTheClientWaitsForSomebodyElsesOperation(t *testing.T) {
 			assert.Zero(w, writesOf(view))
 			w.endHook()
 		}()
-		_, err := applier.Apply(w.Context(), w.through(view), argoApp, w.ask(three), nil)
+		_, err := w.applyBy(w.through(view), w.ask(three))
 		require.NoError(w, err)
 		assert.Equal(w, "three", w.data("cm"))
 		history := w.field("status", "history").([]any)
@@ -104,7 +104,7 @@ func TestTheClientWaitsForAnOperationSetBetweenItsReadAndItsWrite(t *testing.T) 
 					}
 				})
 
-				end, err := applier.Apply(w.Context(), w.through(view), argoApp, w.ask(three), nil)
+				end, err := w.applyBy(w.through(view), w.ask(three))
 
 				require.NoError(w, err)
 				stop()
@@ -192,7 +192,7 @@ func TestTheClientTellsThatAPassInFlightSwallowedItsOperation(t *testing.T) {
 					}
 				})
 				view := w.cluster.As("host", nil)
-				end, err := applier.Apply(w.Context(), w.through(view), argoApp, w.ask(w.push("three", value("three"))), nil)
+				end, err := w.applyBy(w.through(view), w.ask(w.push("three", value("three"))))
 				require.ErrorIs(w, err, applier.ErrFailed)
 				assert.Equal(w, test.reason, end.Reason)
 				assert.Contains(w, end.Message, test.message)

@@ -1,6 +1,7 @@
 package fake_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -28,7 +29,14 @@ func (w *argoWorld) client() *argocd.Client {
 
 // apply asks for a commit, and follows the operation to its end.
 func (w *argoWorld) apply(commit string) (applier.Progress, error) {
-	return applier.Apply(w.Context(), w.client(), argoApp, w.ask(commit), nil)
+	return w.applyBy(w.client(), w.ask(commit))
+}
+
+// applyBy makes a client ask, and follow to the end. No test waits for one that takes longer.
+func (w *argoWorld) applyBy(client *argocd.Client, ask applier.Ask) (applier.Progress, error) {
+	ctx, cancel := context.WithTimeout(w.Context(), 3*time.Hour)
+	defer cancel()
+	return applier.Apply(ctx, client, argoApp, ask, nil)
 }
 
 // request asks for a commit, and waits until the controller has done what there is to do by then.
@@ -43,7 +51,9 @@ func (w *argoWorld) request(commit string) applier.Started {
 // follow follows an operation to its end.
 func (w *argoWorld) follow(started applier.Started) applier.Progress {
 	w.Helper()
-	end, err := applier.Follower{}.Follow(w.Context(), w.client(), argoApp, &started, nil)
+	ctx, cancel := context.WithTimeout(w.Context(), 3*time.Hour)
+	defer cancel()
+	end, err := applier.Follower{}.Follow(ctx, w.client(), argoApp, &started, nil)
 	require.NoError(w, err)
 	return end
 }
@@ -64,7 +74,7 @@ func TestACommitThatWasJustPushedIsSynced(t *testing.T) {
 				before := w.get()
 				two := w.push("two", value("two"))
 
-				end, err := applier.Apply(w.Context(), w.through(view), argoApp, w.ask(two), nil)
+				end, err := w.applyBy(w.through(view), w.ask(two))
 
 				require.NoError(w, err)
 				assert.Equal(w, applier.Progress{
@@ -101,7 +111,7 @@ func TestTheClientsOperationIsTheOneThatAutomatedSyncSets(t *testing.T) {
 				w.application(set(policy, "spec", "syncPolicy"), set(false, "spec", "syncPolicy", "automated", "enabled"))
 				ask := w.ask(one)
 
-				_, err := applier.Apply(w.Context(), w.client(), argoApp, ask, nil)
+				_, err := w.applyBy(w.client(), ask)
 
 				require.NoError(w, err)
 				want["initiatedBy"].(fields)["username"] = "acme"
@@ -179,7 +189,7 @@ func TestPruningIsWhatTheDisabledAutomatedSyncOrTheHostSays(t *testing.T) {
 				client, err := argocd.New("prod", w.cluster, test.options)
 				require.NoError(w, err)
 
-				end, err := applier.Apply(w.Context(), client, argoApp, w.ask(w.repo.Remove("cm.yaml")), nil)
+				end, err := w.applyBy(client, w.ask(w.repo.Remove("cm.yaml")))
 
 				require.NoError(w, err)
 				assert.Equal(w, test.pruned, w.data("cm") == "")

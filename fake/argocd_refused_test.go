@@ -210,7 +210,7 @@ func TestAnApplicationThatMayNotBeWatchedIsPolled(t *testing.T) {
 	inArgo(t, func(w *argoWorld) {
 		w.synced()
 		client := w.through(w.cluster.As("limited", func(a authorizationv1.ResourceAttributes) bool { return a.Verb == "get" || a.Verb == "update" }))
-		end, err := applier.Apply(w.Context(), client, argoApp, w.ask(w.push("two", value("two"))), nil)
+		end, err := w.applyBy(client, w.ask(w.push("two", value("two"))))
 		require.NoError(w, err)
 		assert.Equal(w, "two", w.called[end.AppliedCommit])
 		assert.Equal(w, "two", w.data("cm"))
