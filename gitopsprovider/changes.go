@@ -3,7 +3,6 @@ package gitopsprovider
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -100,7 +99,11 @@ func (a *applied) note(o Object, r run) {
 		notes = append(notes, "the applier could not be read in full: "+o.Err.Error())
 	}
 	if o.Attempted != "" && !sameRevision(o.Attempted, a.change.ToRev) {
-		notes = append(notes, fmt.Sprintf("%s was attempted since, and may be applied in part", o.Attempted))
+		note := o.Attempted + " was attempted since, and failed"
+		if o.InPart {
+			note += "; it may be applied in part"
+		}
+		notes = append(notes, note)
 	}
 	if r.moved {
 		notes = append(notes, "another source or path was applied before")

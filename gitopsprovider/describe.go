@@ -2,6 +2,7 @@ package gitopsprovider
 
 import (
 	"maps"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -29,9 +30,45 @@ func (r *ClusterReader) describe(kind Kind, known bool, u *unstructured.Unstruct
 	if known {
 		o.Engine = r.dialect.Engine
 		r.dialect.Describe(kind, u, &o)
-		withoutSecrets(&o)
+	} else {
+		o.Ready = conventionalReady(u)
 	}
+	withoutSecrets(&o)
+	withCleanPaths(&o)
 	return o
+}
+
+// withCleanPaths spells paths in one way: "./apps/shop/" is apps/shop, and "./" empty.
+func withCleanPaths(o *Object) {
+	clean := func(p string) string { return strings.TrimPrefix(path.Clean("/"+p), "/") }
+	for i, use := range o.Sources {
+		o.Sources[i].Path = clean(use.Path)
+	}
+	for _, deployment := range o.Deployments {
+		for i, revision := range deployment.Revisions {
+			deployment.Revisions[i].Path = clean(revision.Path)
+		}
+	}
+}
+
+// conventionalReady reads the condition Ready of a kind that nobody knows: by Kubernetes' conventions it means the
+// same everywhere.
+func conventionalReady(u *unstructured.Unstructured) Condition {
+	conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
+	for _, entry := range conditions {
+		fields, _ := entry.(map[string]any)
+		if fields["type"] != "Ready" {
+			continue
+		}
+		states := map[any]State{"True": StateReady, "False": StateFailing, "Unknown": StateProgressing}
+		condition := Condition{State: states[fields["status"]]}
+		condition.Reason, _ = fields["reason"].(string)
+		condition.Message, _ = fields["message"].(string)
+		since, _ := fields["lastTransitionTime"].(string)
+		condition.Since = ParseTime(since)
+		return condition
+	}
+	return Condition{}
 }
 
 // owners returns what the ownerReferences name, the controller first. A namespaced owner is in the object's namespace.

@@ -29,8 +29,10 @@ type Object struct {
 	Sources []SourceUse
 	// Deployments are what an applier applied, newest first, as far as its history goes.
 	Deployments []Deployment
-	// Attempted is a revision that an applier tried to apply after those, and failed with. Some of it may be applied.
+	// Attempted is the revision that an applier last failed to apply, if it fails. InPart is whether some of it may be
+	// applied all the same.
 	Attempted string
+	InPart    bool
 	// Release is the Helm release that an applier deploys as, namespace and name.
 	Release Release
 
@@ -138,7 +140,7 @@ type SourceUse struct {
 	Source Source
 	// Relation is RelationSource or RelationChart.
 	Relation Relation
-	// Path is the folder within the source. Empty is all of it.
+	// Path is the folder within the source, without a slash at either end, or the name of the chart. Empty is all of it.
 	Path string
 	// Applied is the revision that is applied now, in the engine's words. Empty if nothing is.
 	Applied string
@@ -180,6 +182,22 @@ const (
 	// RelationManagedBy is the applier that an object's marks name.
 	RelationManagedBy Relation = "managedBy"
 )
+
+// Refer adds a reference, unless the value is empty.
+func (o *Object) Refer(field, value string) {
+	if value != "" {
+		o.References = append(o.References, Reference{Field: field, Value: value})
+	}
+}
+
+// ParseTime reads a time as Kubernetes objects hold it. What is none, such as an empty text, is the zero time.
+func ParseTime(text string) time.Time {
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return time.Time{}
+	}
+	return t
+}
 
 // Link leads from one object to another.
 type Link struct {

@@ -49,7 +49,7 @@ type usedSource struct {
 // used finds out where the content of a use comes from in the end: a chart may be built from a Git repository.
 func used(use SourceUse, find func(Workload) (Object, bool)) usedSource {
 	u := usedSource{source: use.Source, path: use.Path, applied: use.Applied}
-	revision := use.Applied
+	revision, moved := use.Applied, ""
 	seen := map[Workload]bool{}
 	for object := use.Source.Object; !object.IsZero() && !seen[object]; {
 		seen[object] = true
@@ -59,7 +59,6 @@ func used(use SourceUse, find func(Workload) (Object, bool)) usedSource {
 			u.source = Source{Object: object}
 			return u
 		}
-		built := u.source.Object
 		u.source = *found.Source
 		u.source.Object = object
 		if u.source.Incomplete != "" {
@@ -69,7 +68,7 @@ func used(use SourceUse, find func(Workload) (Object, bool)) usedSource {
 			break
 		}
 		if revision != "" && revision != found.Source.Revision {
-			u.notes = append(u.notes, fmt.Sprintf("the commit of %s is not known: %s now holds %s", revision, built, found.Source.Revision))
+			moved = fmt.Sprintf("the commit of %s is not known: %s now holds %s", revision, object, orNothing(found.Source.Revision))
 			revision = ""
 		} else if revision != "" {
 			revision = found.Source.BuiltFrom
@@ -83,6 +82,12 @@ func used(use SourceUse, find func(Workload) (Object, bool)) usedSource {
 	}
 	if u.source.Type == SourceGit {
 		u.commit = gitref.CommitOf(revision)
+		if moved != "" {
+			u.notes = append(u.notes, moved)
+		}
+	}
+	if use.Source.Origin.Revision != "" {
+		u.source.Origin.Revision = use.Source.Origin.Revision
 	}
 	return u
 }

@@ -137,6 +137,13 @@ func (t *tracer) manager(ctx context.Context, o Object, mark Mark) (Workload, bo
 		return mark.To, true
 	}
 	candidates, read := t.search(ctx, o, mark)
+	if len(candidates) > 1 {
+		// Of several with that name, the one that lists the object.
+		mark.Shared = true
+		if listing, _ := t.search(ctx, o, mark); len(listing) > 0 {
+			candidates = listing
+		}
+	}
 	switch {
 	case len(candidates) == 1:
 		return candidates[0], true

@@ -1,0 +1,106 @@
+package argocd
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/gitops-applier/gitops-applier/applier"
+	"github.com/gitops-applier/gitops-applier/gitopsprovider"
+)
+
+// The words of status.health that do not stand for themselves.
+const (
+	healthHealthy     = "Healthy"
+	healthProgressing = "Progressing"
+	healthDegraded    = "Degraded"
+	healthSuspended   = "Suspended"
+	healthMissing     = "Missing"
+)
+
+// readinessOfApplication says how an Application is doing: a failure first, then an operation that goes on, and else its
+// health.
+func readinessOfApplication(f *applier.Fields, o *gitopsprovider.Object) gitopsprovider.Condition {
+	state := parseState(f, "")
+	started := gitopsprovider.ParseTime(state.startedAt)
+	if (state.phase == phaseFailed || state.phase == phaseError) && state.operation.partial != "a dry run" {
+		return gitopsprovider.Condition{State: gitopsprovider.StateFailing, Reason: state.phase, Message: state.message, Since: started}
+	}
+	if failing, ok := failingCondition(f); ok {
+		return failing
+	}
+	if state.phase != "" && !state.completed() {
+		return gitopsprovider.Condition{State: gitopsprovider.StateProgressing, Reason: state.phase, Message: state.message, Since: started}
+	}
+	condition := health(f)
+	if condition.State != gitopsprovider.StateFailing && o.Suspended {
+		condition.State = gitopsprovider.StateSuspended
+	}
+	return condition
+}
+
+// failingCondition returns a condition that is an error. All that are end in that word; warnings and notices end in others
+// (3.2.11, ApplicationConditionType).
+func failingCondition(f *applier.Fields) (gitopsprovider.Condition, bool) {
+	for _, entry := range f.Each("status", "conditions") {
+		if kind := applier.Field[string](entry, "type"); strings.HasSuffix(kind, "Error") {
+			return gitopsprovider.Condition{
+				State: gitopsprovider.StateFailing, Reason: kind, Message: applier.Field[string](entry, "message"),
+				Since: gitopsprovider.ParseTime(applier.Field[string](entry, "lastTransitionTime")),
+			}, true
+		}
+	}
+	return gitopsprovider.Condition{}, false
+}
+
+// health reads status.health, which is that of before a sync until the Application is compared again. Missing counts as a failure once
+// something was synced: before that, it is how every Application begins.
+func health(f *applier.Fields) gitopsprovider.Condition {
+	status := applier.Field[string](f, "status", "health", "status")
+	condition := gitopsprovider.Condition{
+		Reason: status, Message: applier.Field[string](f, "status", "health", "message"),
+		Since: gitopsprovider.ParseTime(applier.Field[string](f, "status", "health", "lastTransitionTime")),
+	}
+	finished := gitopsprovider.ParseTime(applier.Field[string](f, "status", "operationState", "finishedAt"))
+	judged := gitopsprovider.ParseTime(applier.Field[string](f, "status", "reconciledAt"))
+	switch {
+	case status != "" && judged.Before(finished):
+		condition.Reason = "NotJudged"
+		condition.Message = fmt.Sprintf("health was not judged since the sync that ended at %s; before it, it was %s",
+			finished.UTC().Format(time.RFC3339), status)
+	case status == healthHealthy:
+		condition.State = gitopsprovider.StateReady
+	case status == healthProgressing:
+		condition.State = gitopsprovider.StateProgressing
+	case status == healthSuspended:
+		condition.State = gitopsprovider.StateSuspended
+	case status == healthDegraded, status == healthMissing && len(f.Each("status", "history")) > 0:
+		condition.State = gitopsprovider.StateFailing
+	}
+	return condition
+}
+
+// readinessOfSet reads the conditions of an ApplicationSet: ErrorOccurred is its failure, ResourcesUpToDate its success
+// (3.2.11, ApplicationSetConditionType).
+func readinessOfSet(f *applier.Fields) gitopsprovider.Condition {
+	var result gitopsprovider.Condition
+	for _, entry := range f.Each("status", "conditions") {
+		kind, is := applier.Field[string](entry, "type"), applier.Field[string](entry, "status") == "True"
+		condition := gitopsprovider.Condition{
+			Reason: applier.Field[string](entry, "reason"), Message: applier.Field[string](entry, "message"),
+			Since: gitopsprovider.ParseTime(applier.Field[string](entry, "lastTransitionTime")),
+		}
+		switch {
+		case kind == "ErrorOccurred" && is:
+			condition.State = gitopsprovider.StateFailing
+			return condition
+		case kind == "RolloutProgressing" && is:
+			condition.State = gitopsprovider.StateProgressing
+			result = condition
+		case kind == "ResourcesUpToDate" && is && result.State == gitopsprovider.StateUnknown:
+			condition.State = gitopsprovider.StateReady
+			result = condition
+		}
+	}
+	return result
+}
