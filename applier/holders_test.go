@@ -17,8 +17,8 @@ var (
 	shopApplier = applier.ApplierRef{
 		Cluster: "prod", Group: "kustomize.toolkit.fluxcd.io", Kind: "Kustomization", Namespace: "flux-system", Name: "shop",
 	}
-	shopSource = applier.TriggerSource{Source: applier.Source{URL: "https://git.example.com/acme/shop", Revision: "main"}}
-	shopWrites = applier.Binding{Repository: "https://git.example.com/acme/shop", Branch: "main"}
+	shopSource  = applier.TriggerSource{Source: applier.Source{URL: "https://git.example.com/acme/shop", Revision: "main"}}
+	shopBinding = applier.Binding{Repository: "https://git.example.com/acme/shop", Branch: "main"}
 )
 
 // triggerAt is a trigger of the shop's applier, created so many minutes after the hour.
@@ -35,13 +35,13 @@ func triggerAt(namespace string, minutes int, change ...func(*applier.Trigger)) 
 	return t
 }
 
-func deleting(t *applier.Trigger) { t.Deleting = true }
-func holding(t *applier.Trigger)  { t.Holding = true }
-func unread(t *applier.Trigger)   { t.Status.Source = nil }
+func thatIsDeleted(t *applier.Trigger) { t.Deleting = true }
+func thatHolds(t *applier.Trigger)     { t.Holding = true }
+func notRead(t *applier.Trigger)       { t.Status.Source = nil }
 
 // applying has an operation open on the applier that the trigger names, applied one that completed.
-func applying(t *applier.Trigger) { operates(t, applier.StateRunning) }
-func applied(t *applier.Trigger)  { operates(t, applier.StateSucceeded) }
+func thatApplies(t *applier.Trigger) { operates(t, applier.StateRunning) }
+func thatApplied(t *applier.Trigger) { operates(t, applier.StateSucceeded) }
 
 func operates(t *applier.Trigger, state applier.State) {
 	t.Status.Operation = &applier.Operation{
@@ -58,7 +58,7 @@ func targetOf(trigger applier.Trigger, change ...func(*applier.Target)) applier.
 	t := applier.Target{
 		Ref:       applier.TargetRef{Namespace: trigger.Ref.Namespace, Name: "site"},
 		Trigger:   applier.TriggerRef{Namespace: trigger.Ref.Namespace, Name: trigger.Ref.Name},
-		Writes:    shopWrites,
+		Writes:    shopBinding,
 		Admission: applier.Admission{State: applier.Admitted},
 	}
 	for _, c := range change {
@@ -67,11 +67,11 @@ func targetOf(trigger applier.Trigger, change ...func(*applier.Target)) applier.
 	return t
 }
 
-func refused(t *applier.Target) {
+func isRefused(t *applier.Target) {
 	t.Admission = applier.Admission{State: applier.NotAdmitted, Reason: "NamespaceNotAuthorized", Message: "namespace team-a may not use cluster prod"}
 }
-func undecided(t *applier.Target)      { t.Admission = applier.Admission{} }
-func targetDeleting(t *applier.Target) { t.Deleting = true }
+func isUndecided(t *applier.Target) { t.Admission = applier.Admission{} }
+func isDeleted(t *applier.Target)   { t.Deleting = true }
 func writes(repository, branch string) func(*applier.Target) {
 	return func(t *applier.Target) { t.Writes = applier.Binding{Repository: repository, Branch: branch} }
 }
@@ -86,25 +86,25 @@ func TestHeldByAnother(t *testing.T) {
 		held    bool
 	}{
 		"one that has an apply in flight holds it": {
-			triggerAt("team-a", 1), triggerAt("team-b", 2, applying), nil, true},
+			triggerAt("team-a", 1), triggerAt("team-b", 2, thatApplies), nil, true},
 		"one whose apply completed does not, by that": {
-			triggerAt("team-a", 1), triggerAt("team-b", 2, applied), bound, false},
+			triggerAt("team-a", 1), triggerAt("team-b", 2, thatApplied), bound, false},
 		"an apply in flight comes before holding": {
-			triggerAt("team-a", 1, holding), triggerAt("team-b", 2, applying), nil, true},
+			triggerAt("team-a", 1, thatHolds), triggerAt("team-b", 2, thatApplies), nil, true},
 		"a trigger with an apply in flight holds it itself": {
-			triggerAt("team-a", 2, applying), triggerAt("team-b", 1, holding), bound, false},
+			triggerAt("team-a", 2, thatApplies), triggerAt("team-b", 1, thatHolds), bound, false},
 		"one that holds it already does": {
-			triggerAt("team-a", 1), triggerAt("team-b", 2, holding), nil, true},
+			triggerAt("team-a", 1), triggerAt("team-b", 2, thatHolds), nil, true},
 		"one that holds it and is being deleted hands it back first": {
-			triggerAt("team-a", 1), triggerAt("team-b", 2, holding, deleting), nil, true},
+			triggerAt("team-a", 1), triggerAt("team-b", 2, thatHolds, thatIsDeleted), nil, true},
 		"one that has an apply in flight and is being deleted holds it": {
-			triggerAt("team-a", 1), triggerAt("team-b", 2, applying, deleting), nil, true},
+			triggerAt("team-a", 1), triggerAt("team-b", 2, thatApplies, thatIsDeleted), nil, true},
 		"a trigger that holds it already is not put off by an older one": {
-			triggerAt("team-a", 2, holding), triggerAt("team-b", 1), bound, false},
+			triggerAt("team-a", 2, thatHolds), triggerAt("team-b", 1), bound, false},
 		"of two that hold it, the one created first does": {
-			triggerAt("team-a", 2, holding), triggerAt("team-b", 1, holding), nil, true},
+			triggerAt("team-a", 2, thatHolds), triggerAt("team-b", 1, thatHolds), nil, true},
 		"of two that hold it, the one created later does not": {
-			triggerAt("team-a", 1, holding), triggerAt("team-b", 2, holding), nil, false},
+			triggerAt("team-a", 1, thatHolds), triggerAt("team-b", 2, thatHolds), nil, false},
 		"one created first holds it": {
 			triggerAt("team-a", 2), triggerAt("team-b", 1), bound, true},
 		"one created later does not": {
@@ -117,31 +117,31 @@ func TestHeldByAnother(t *testing.T) {
 			triggerAt("team-a", 1, func(t *applier.Trigger) { t.Ref.Name = "z" }), triggerAt("team-a", 1), bound, true},
 
 		"an older one that is being deleted is not in line": {
-			triggerAt("team-a", 2), triggerAt("team-b", 1, deleting), bound, false},
+			triggerAt("team-a", 2), triggerAt("team-b", 1, thatIsDeleted), bound, false},
 		"an older one that no target names is not in line": {
 			triggerAt("team-a", 2), triggerAt("team-b", 1), nil, false},
 		"an older one whose target is being deleted is not in line": {
-			triggerAt("team-a", 2), triggerAt("team-b", 1), []func(*applier.Target){targetDeleting}, false},
+			triggerAt("team-a", 2), triggerAt("team-b", 1), []func(*applier.Target){isDeleted}, false},
 		"an older one whose target is refused is not in line": {
-			triggerAt("team-a", 2), triggerAt("team-b", 1), []func(*applier.Target){refused}, false},
+			triggerAt("team-a", 2), triggerAt("team-b", 1), []func(*applier.Target){isRefused}, false},
 		"an older one whose target writes another branch is not in line": {
-			triggerAt("team-a", 2), triggerAt("team-b", 1), []func(*applier.Target){writes(shopWrites.Repository, "dev")}, false},
+			triggerAt("team-a", 2), triggerAt("team-b", 1), []func(*applier.Target){writes(shopBinding.Repository, "dev")}, false},
 		"an older one whose target cannot be judged yet is in line": {
-			triggerAt("team-a", 2), triggerAt("team-b", 1), []func(*applier.Target){undecided}, true},
+			triggerAt("team-a", 2), triggerAt("team-b", 1), []func(*applier.Target){isUndecided}, true},
 		"an older one whose source was not read yet is in line": {
-			triggerAt("team-a", 2), triggerAt("team-b", 1, unread), bound, true},
+			triggerAt("team-a", 2), triggerAt("team-b", 1, notRead), bound, true},
 
 		"one that names another object is no other": {
-			triggerAt("team-a", 2), triggerAt("team-b", 1, namesAnother(func(a *applier.ApplierRef) { a.Name = "cart" }), applying), bound, false},
+			triggerAt("team-a", 2), triggerAt("team-b", 1, namesAnother(func(a *applier.ApplierRef) { a.Name = "cart" }), thatApplies), bound, false},
 		"one that names an object in another cluster is no other": {
-			triggerAt("team-a", 2), triggerAt("team-b", 1, namesAnother(func(a *applier.ApplierRef) { a.Cluster = "dev" }), applying), bound, false},
+			triggerAt("team-a", 2), triggerAt("team-b", 1, namesAnother(func(a *applier.ApplierRef) { a.Cluster = "dev" }), thatApplies), bound, false},
 		"one that names an object of another kind is no other": {
-			triggerAt("team-a", 2), triggerAt("team-b", 1, namesAnother(func(a *applier.ApplierRef) { a.Kind = "Application" }), applying), bound, false},
+			triggerAt("team-a", 2), triggerAt("team-b", 1, namesAnother(func(a *applier.ApplierRef) { a.Kind = "Application" }), thatApplies), bound, false},
 		"an apply in flight on the applier that it named before counts for nothing": {
 			triggerAt("team-a", 1),
-			triggerAt("team-b", 2, func(t *applier.Trigger) { applying(t); t.Status.Operation.Applier.Name = "cart" }), bound, false},
+			triggerAt("team-b", 2, func(t *applier.Trigger) { thatApplies(t); t.Status.Operation.Applier.Name = "cart" }), bound, false},
 		"a trigger that names no applier is held by nobody": {
-			applier.Trigger{Ref: shopRef, Created: time.Now()}, triggerAt("team-b", 1, holding), bound, false},
+			applier.Trigger{Ref: shopRef, Created: time.Now()}, triggerAt("team-b", 1, thatHolds), bound, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -167,7 +167,7 @@ var shopRef = applier.TriggerRef{Namespace: "team-a", Name: "shop"}
 // Whatever the triggers of one applier are, exactly one of those in line is not held by another.
 func TestExactlyOneTriggerHoldsAnApplier(t *testing.T) {
 	t.Parallel()
-	states := []func(*applier.Trigger){func(*applier.Trigger) {}, holding, applying, func(t *applier.Trigger) { holding(t); applying(t) }, func(t *applier.Trigger) { holding(t); deleting(t) }}
+	states := []func(*applier.Trigger){func(*applier.Trigger) {}, thatHolds, thatApplies, func(t *applier.Trigger) { thatHolds(t); thatApplies(t) }, func(t *applier.Trigger) { thatHolds(t); thatIsDeleted(t) }}
 	for i := range len(states) * len(states) * len(states) {
 		var store fake.Store
 		var all []applier.Trigger
@@ -191,7 +191,7 @@ func TestExactlyOneTriggerHoldsAnApplier(t *testing.T) {
 func TestTheNextInLineTakesOver(t *testing.T) {
 	t.Parallel()
 	var store fake.Store
-	first := store.PutTrigger(triggerAt("team-c", 1, holding))
+	first := store.PutTrigger(triggerAt("team-c", 1, thatHolds))
 	second := store.PutTrigger(triggerAt("team-b", 2))
 	third := store.PutTrigger(triggerAt("team-a", 3))
 	for _, trigger := range []applier.Trigger{first, second, third} {
@@ -251,7 +251,7 @@ func TestHeldByAnotherReadsTheTargetsOnlyOfWhoWaits(t *testing.T) {
 	var store fake.Store
 	own := store.PutTrigger(triggerAt("team-b", 2))
 	store.PutTrigger(triggerAt("team-c", 3))
-	store.PutTrigger(triggerAt("team-a", 1, holding))
+	store.PutTrigger(triggerAt("team-a", 1, thatHolds))
 	_, err := applier.HeldByAnother(t.Context(), &store, own, nil)
 	require.NoError(t, err)
 	assert.Len(t, store.Calls(), 1, "one list of triggers")
@@ -264,8 +264,8 @@ func TestHeldByAnotherMessage(t *testing.T) {
 		holder applier.Trigger
 		want   string
 	}{
-		"in flight":     {triggerAt("team-b", 1, holding, applying), "has an apply in flight"},
-		"holding":       {triggerAt("team-b", 1, holding), "holds it already"},
+		"in flight":     {triggerAt("team-b", 1, thatHolds, thatApplies), "has an apply in flight"},
+		"holding":       {triggerAt("team-b", 1, thatHolds), "holds it already"},
 		"created first": {triggerAt("team-b", 1), "was created first, at 2026-01-02T15:01:00Z"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -278,8 +278,8 @@ func TestHeldByAnotherMessage(t *testing.T) {
 
 func TestHolding(t *testing.T) {
 	t.Parallel()
-	assert.True(t, applier.Holding(triggerAt("team-a", 1, holding)))
-	assert.True(t, applier.Holding(triggerAt("team-a", 1, holding, deleting)), "it hands it back")
+	assert.True(t, applier.Holding(triggerAt("team-a", 1, thatHolds)))
+	assert.True(t, applier.Holding(triggerAt("team-a", 1, thatHolds, thatIsDeleted)), "it hands it back")
 	assert.False(t, applier.Holding(triggerAt("team-a", 1)))
 }
 
@@ -288,7 +288,7 @@ func TestTriggersOfApplier(t *testing.T) {
 	var store fake.Store
 	own := store.PutTrigger(triggerAt("team-b", 1))
 	first := store.PutTrigger(triggerAt("team-a", 2))
-	second := store.PutTrigger(triggerAt("team-c", 0, deleting))
+	second := store.PutTrigger(triggerAt("team-c", 0, thatIsDeleted))
 	store.PutTrigger(triggerAt("team-d", 0, namesAnother(func(a *applier.ApplierRef) { a.Cluster = "dev" })))
 
 	others, err := applier.TriggersOfApplier(t.Context(), &store, own)

@@ -83,24 +83,22 @@ func JudgeReferences(trigger Trigger, targets []Target, source *Source, sameRepo
 // judge judges one target. What refuses it does so whatever else is not known yet.
 func judge(applier ApplierRef, target Target, source *Source, sameRepository func(a, b string) bool) Reference {
 	reference := Reference{Target: target.Ref}
-	known := source != nil && target.Writes != Binding{}
-	if target.Admission.State == NotAdmitted {
-		reference.State = ReferenceRefused
-		reference.Reason = cmp.Or(target.Admission.Reason, string(NotAdmitted))
-		reference.Message = cmp.Or(target.Admission.Message, "it may not use cluster "+applier.Cluster)
-		return reference
+	written := target.Writes.Repository != "" && target.Writes.Branch != ""
+	mismatch := ""
+	if written && source != nil {
+		mismatch = sourceMismatch(applier, *source, target.Writes, sameRepository)
 	}
-	if known {
-		if mismatch := sourceMismatch(applier, *source, target.Writes, sameRepository); mismatch != "" {
-			reference.State, reference.Reason, reference.Message = ReferenceRefused, ReasonSourceMismatch, mismatch
-			return reference
-		}
-	}
-	switch {
-	case target.Admission.State != Admitted:
-		reference.Message = cmp.Or(target.Admission.Message, "it is not known yet whether it may use cluster "+applier.Cluster)
-	case !known(target.Writes):
-		reference.Message = unknownWrites
+	switch admission := target.Admission; {
+	case admission.State == NotAdmitted:
+		reference.State, reference.Reason = ReferenceRefused, cmp.Or(admission.Reason, string(NotAdmitted))
+		reference.Message = cmp.Or(admission.Message, "it may not use cluster "+applier.Cluster)
+	case mismatch != "":
+		reference.State, reference.Reason = ReferenceRefused, ReasonSourceMismatch
+		reference.Message = mismatch
+	case admission.State != Admitted:
+		reference.Message = cmp.Or(admission.Message, "it is not known yet whether it may use cluster "+applier.Cluster)
+	case !written:
+		reference.Message = "it is not known yet which repository and branch are written for it"
 	case source == nil:
 		reference.Message = unknownSource(applier)
 	default:
@@ -164,8 +162,6 @@ func BindingMismatch(trigger Trigger, want Binding, sameRepository func(a, b str
 	return sourceMismatch(trigger.Applier, trigger.Status.Source.Source, want, sameRepository)
 }
 
-const unknownWrites = "it is not known yet which repository and branch are written"
-
 func unknownSource(applier ApplierRef) string {
 	return fmt.Sprintf("it is not known yet what %s applies from", applier)
 }
@@ -177,7 +173,7 @@ func sourceMismatch(applier ApplierRef, source Source, want Binding, sameReposit
 		return ""
 	}
 	if want.Repository == "" || want.Branch == "" {
-		return unknownWrites
+		return fmt.Sprintf("%s applies %s, and it is not known yet what is wanted", applier, applies)
 	}
 	if _, err := gitref.Branch(source.Revision); err != nil {
 		return fmt.Sprintf("%s applies from %s, and follows no branch: %v", applier, gitref.Redact(source.URL), err)

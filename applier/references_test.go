@@ -19,7 +19,7 @@ func TestNames(t *testing.T) {
 		want   bool
 	}{
 		"the trigger":                      {func(*applier.Target) {}, true},
-		"the trigger, while it is deleted": {targetDeleting, true},
+		"the trigger, while it is deleted": {isDeleted, true},
 		"no trigger":                       {func(t *applier.Target) { t.Trigger = applier.TriggerRef{} }, false},
 		"another trigger":                  {func(t *applier.Target) { t.Trigger.Name = "cart" }, false},
 		"one of that name elsewhere":       {func(t *applier.Target) { t.Trigger.Namespace = "team-b" }, false},
@@ -40,7 +40,7 @@ func TestNamingTargets(t *testing.T) {
 	named := func(name string) func(*applier.Target) { return func(t *applier.Target) { t.Ref.Name = name } }
 	second := store.PutTarget(targetOf(trigger, named("second")))
 	first := store.PutTarget(targetOf(trigger, named("first")))
-	store.PutTarget(targetOf(trigger, named("deleted"), targetDeleting))
+	store.PutTarget(targetOf(trigger, named("deleted"), isDeleted))
 	store.PutTarget(targetOf(trigger, named("elsewhere"), func(t *applier.Target) { t.Ref.Namespace = "team-b" }))
 	store.PutTarget(targetOf(trigger, named("another"), func(t *applier.Target) { t.Trigger.Name = "cart" }))
 
@@ -73,32 +73,32 @@ func TestJudgeReferences(t *testing.T) {
 		"a spelling of the same repository and branch is the same": {
 			targetOf(trigger, writes("ssh://git@git.example.com/acme/shop.git", "refs/heads/main")), source, applier.Reference{State: applier.ReferenceEligible}},
 		"one that is not admitted is refused": {
-			targetOf(trigger, refused), source,
+			targetOf(trigger, isRefused), source,
 			applier.Reference{State: applier.ReferenceRefused, Reason: "NamespaceNotAuthorized", Message: "namespace team-a may not use cluster prod"}},
 		"one that is not admitted is refused before the source was read": {
-			targetOf(trigger, refused), nil,
+			targetOf(trigger, isRefused), nil,
 			applier.Reference{State: applier.ReferenceRefused, Reason: "NamespaceNotAuthorized", Message: "namespace team-a may not use cluster prod"}},
 		"one that is not admitted and nobody says why": {
 			targetOf(trigger, func(t *applier.Target) { t.Admission = applier.Admission{State: applier.NotAdmitted} }), source,
 			applier.Reference{State: applier.ReferenceRefused, Reason: "NotAdmitted", Message: "it may not use cluster prod"}},
 		"one that writes another branch is refused": {
-			targetOf(trigger, writes(shopWrites.Repository, "dev")), source,
+			targetOf(trigger, writes(shopBinding.Repository, "dev")), source,
 			applier.Reference{State: applier.ReferenceRefused, Reason: applier.ReasonSourceMismatch, Message: another + "branch dev of https://git.example.com/acme/shop: make them the same"}},
 		"one that writes another repository is refused, without its password": {
 			targetOf(trigger, writes("https://me:secret@git.example.com/acme/cart", "main")), source,
 			applier.Reference{State: applier.ReferenceRefused, Reason: applier.ReasonSourceMismatch, Message: another + "branch main of https://git.example.com/acme/cart: make them the same"}},
 		"one that writes another branch is refused, also before it is admitted": {
-			targetOf(trigger, undecided, writes(shopWrites.Repository, "dev")), source,
+			targetOf(trigger, isUndecided, writes(shopBinding.Repository, "dev")), source,
 			applier.Reference{State: applier.ReferenceRefused, Reason: applier.ReasonSourceMismatch, Message: another + "branch dev of https://git.example.com/acme/shop: make them the same"}},
 		"one whose applier follows no branch is refused": {
-			targetOf(trigger), &applier.Source{URL: shopWrites.Repository, Revision: "HEAD"},
+			targetOf(trigger), &applier.Source{URL: shopBinding.Repository, Revision: "HEAD"},
 			applier.Reference{State: applier.ReferenceRefused, Reason: applier.ReasonSourceMismatch, Message: `Kustomization flux-system/shop in cluster prod applies from https://git.example.com/acme/shop, and follows no branch: ` +
 				`revision "HEAD" follows the repository's default branch, which nobody named: name the branch`}},
 		"one whose admission is not decided is undecided": {
 			targetOf(trigger, func(t *applier.Target) { t.Admission = applier.Admission{Message: "ClusterProvider prod is missing"} }), source,
 			applier.Reference{Message: "ClusterProvider prod is missing"}},
 		"one that nobody judged is undecided": {
-			targetOf(trigger, undecided), source, applier.Reference{Message: "it is not known yet whether it may use cluster prod"}},
+			targetOf(trigger, isUndecided), source, applier.Reference{Message: "it is not known yet whether it may use cluster prod"}},
 		"one with an admission of no known word is undecided": {
 			targetOf(trigger, func(t *applier.Target) { t.Admission.State = "admitted" }), source,
 			applier.Reference{Message: "it is not known yet whether it may use cluster prod"}},
@@ -171,14 +171,14 @@ func TestBindingMismatch(t *testing.T) {
 		want    applier.Binding
 		says    string
 	}{
-		"the source is what is wanted": {trigger, shopWrites, ""},
+		"the source is what is wanted": {trigger, shopBinding, ""},
 		"however it is spelled":        {trigger, applier.Binding{Repository: "git@git.example.com:acme/shop", Branch: "refs/heads/main"}, ""},
-		"another branch": {trigger, applier.Binding{Repository: shopWrites.Repository, Branch: "dev"},
+		"another branch": {trigger, applier.Binding{Repository: shopBinding.Repository, Branch: "dev"},
 			"Kustomization flux-system/shop in cluster prod applies branch main of https://git.example.com/acme/shop, not branch dev of https://git.example.com/acme/shop: make them the same"},
-		"a source that was not read": {triggerAt("team-a", 1, unread), shopWrites,
+		"a source that was not read": {triggerAt("team-a", 1, notRead), shopBinding,
 			"it is not known yet what Kustomization flux-system/shop in cluster prod applies from"},
 		"nothing that is wanted": {trigger, applier.Binding{},
-			"Kustomization flux-system/shop in cluster prod applies branch main of https://git.example.com/acme/shop, not branch  of : make them the same"},
+			"Kustomization flux-system/shop in cluster prod applies branch main of https://git.example.com/acme/shop, and it is not known yet what is wanted"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -48,7 +48,7 @@ func (s *Store) Calls() []StoreCall {
 }
 
 // A StoreFault is something that happens to the calls of a [Store] that match it. The zero value matches every call and
-// does nothing to it.
+// does nothing to it. Its functions are called from the goroutine of the call, so from several at once.
 type StoreFault struct {
 	// Method, Namespace and Name match a call of this method, for a trigger or target of this name; an empty one matches any.
 	Method, Namespace, Name string
