@@ -87,6 +87,9 @@ type Dispatcher struct {
 	// attempts are those on a goroutine.
 	attempts sync.WaitGroup
 
+	// runs is closed by Start.
+	runs chan struct{}
+
 	mu sync.Mutex
 	// running is the context of Start; nil before.
 	running context.Context
@@ -130,6 +133,7 @@ var (
 func NewDispatcher(store Store, status *StatusWriter, backends Backends, clients Clients) *Dispatcher {
 	return &Dispatcher{
 		store: store, status: status, backends: backends, clusters: clients,
+		runs:          make(chan struct{}),
 		following:     make(map[operationKey]int),
 		requestFailed: make(map[TriggerRef]struct{}),
 		applyFailed:   make(map[TriggerRef]struct{}),
@@ -154,6 +158,7 @@ func (d *Dispatcher) Start(ctx context.Context) error {
 		d.launch(a)
 	}
 	d.waiting = nil
+	close(d.runs)
 	d.mu.Unlock()
 
 	<-ctx.Done()
@@ -173,6 +178,9 @@ func (d *Dispatcher) Start(ctx context.Context) error {
 		return errors.New("the dispatcher stopped before every attempt had left: a backend or a store does not heed its context")
 	}
 }
+
+// Running returns a channel that is closed once Start carries out attempts. It stays closed after the stop.
+func (d *Dispatcher) Running() <-chan struct{} { return d.runs }
 
 // launch carries out an attempt on a goroutine of its own. The lock is held, and the dispatcher runs.
 func (d *Dispatcher) launch(a *attempt) {
