@@ -52,9 +52,9 @@ type Client interface {
 	// be called until it reports an end, in this process or the next. An operation whose starting write is not known
 	// to have been made may stay StateRequested until the applier changes; it ends at the latest when it is Overdue.
 	//
-	// It reads what s.Observed shows, and clears it; without one it reads the applier. It writes
-	// into s what the next call or a record needs (SuspendToken). One s is not to be
-	// used by two calls at once.
+	// It reads what s.Observed shows, and clears it; without one it reads the applier. It writes into s what the
+	// next call or a record needs (SuspendToken), or the next call alone (Baseline, of a Recovered Argo CD operation). One s
+	// is not to be used by two calls at once.
 	//
 	// An error is a read or a write that failed: call again; or it is permanent, and s is none of this backend's. It says
 	// nothing about the operation, and the Progress beside it is empty. An applier that is gone is no error but an end.
