@@ -72,6 +72,11 @@ var stages = []stage{
 		reach: func(t *testing.T, s *subject, value string) { s.waitForFirstWave(t, value) }, after: nothing,
 	},
 	{
+		name: "while it waits for a hook", push: (*subject).pushHooked, before: nothing,
+		reach: func(t *testing.T, s *subject, _ string) { s.waitForHook(t) },
+		after: func(t *testing.T, s *subject) { s.endHook(t) },
+	},
+	{
 		name: "while it waits for the health of a wave",
 		push: func(s *subject, t testing.TB, value string) string {
 			return s.repo.Commit(t, lab.Files{"web.yaml": deployment, "cm.yaml": wave("cm", value, "1")})

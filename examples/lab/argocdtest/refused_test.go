@@ -32,6 +32,7 @@ func TestAnApplicationThatCannotBeAskedIsRefusedAndNothingIsWritten(t *testing.T
 	t.Parallel()
 	l := lab.Start(t)
 	elsewhere := l.Repository(t).URL()
+	const itself = "syncs on its own and would undo a sync of an older commit"
 	automated := func(automated object) func(*unstructured.Unstructured) {
 		return lab.Set(automated, "spec", "syncPolicy", "automated")
 	}
@@ -46,11 +47,11 @@ func TestAnApplicationThatCannotBeAskedIsRefusedAndNothingIsWritten(t *testing.T
 		// valid is an Application that only the ask does not fit.
 		valid bool
 	}{
-		{name: "automated: {}", mutate: []func(*unstructured.Unstructured){automated(object{})}, reason: applier.ReasonAutomatedSyncEnabled, message: "syncs on its own"},
-		{name: "automated, enabled: true", mutate: []func(*unstructured.Unstructured){automated(object{"enabled": true})}, reason: applier.ReasonAutomatedSyncEnabled},
-		{name: "automated, enabled: null", mutate: []func(*unstructured.Unstructured){automated(object{"enabled": nil})}, reason: applier.ReasonAutomatedSyncEnabled},
-		{name: "automated, only prune", mutate: []func(*unstructured.Unstructured){automated(object{"prune": true})}, reason: applier.ReasonAutomatedSyncEnabled},
-		{name: "automated, all false but enabled", mutate: []func(*unstructured.Unstructured){automated(object{"prune": false, "selfHeal": false})}, reason: applier.ReasonAutomatedSyncEnabled},
+		{name: "automated: {}", mutate: []func(*unstructured.Unstructured){automated(object{})}, reason: applier.ReasonAutomatedSyncEnabled, message: itself},
+		{name: "automated, enabled: true", mutate: []func(*unstructured.Unstructured){automated(object{"enabled": true})}, reason: applier.ReasonAutomatedSyncEnabled, message: itself},
+		{name: "automated, enabled: null", mutate: []func(*unstructured.Unstructured){automated(object{"enabled": nil})}, reason: applier.ReasonAutomatedSyncEnabled, message: itself},
+		{name: "automated, only prune", mutate: []func(*unstructured.Unstructured){automated(object{"prune": true})}, reason: applier.ReasonAutomatedSyncEnabled, message: itself},
+		{name: "automated, all false but enabled", mutate: []func(*unstructured.Unstructured){automated(object{"prune": false, "selfHeal": false})}, reason: applier.ReasonAutomatedSyncEnabled, message: itself},
 		{
 			name: "several sources", mutate: []func(*unstructured.Unstructured){unset("spec", "source"), lab.Set([]any{
 				gitSource(elsewhere), object{"repoURL": "https://charts.invalid", "chart": "db", "targetRevision": "1.2.3"},
@@ -60,10 +61,10 @@ func TestAnApplicationThatCannotBeAskedIsRefusedAndNothingIsWritten(t *testing.T
 		{
 			name: "several sources and automated sync", mutate: []func(*unstructured.Unstructured){
 				unset("spec", "source"), lab.Set([]any{gitSource(elsewhere), gitSource(elsewhere)}, "spec", "sources"), automated(object{}),
-			}, reason: applier.ReasonUnsupportedSource,
+			}, reason: applier.ReasonUnsupportedSource, message: "spec.sources",
 		},
-		{name: "a list of one source", mutate: []func(*unstructured.Unstructured){unset("spec", "source"), lab.Set([]any{gitSource(elsewhere)}, "spec", "sources")}, reason: applier.ReasonUnsupportedSource},
-		{name: "a list of one source beside a source", mutate: []func(*unstructured.Unstructured){lab.Set([]any{gitSource(elsewhere)}, "spec", "sources")}, reason: applier.ReasonUnsupportedSource},
+		{name: "a list of one source", mutate: []func(*unstructured.Unstructured){unset("spec", "source"), lab.Set([]any{gitSource(elsewhere)}, "spec", "sources")}, reason: applier.ReasonUnsupportedSource, message: "spec.sources"},
+		{name: "a list of one source beside a source", mutate: []func(*unstructured.Unstructured){lab.Set([]any{gitSource(elsewhere)}, "spec", "sources")}, reason: applier.ReasonUnsupportedSource, message: "spec.sources"},
 		{name: "no source", mutate: []func(*unstructured.Unstructured){unset("spec", "source")}, reason: applier.ReasonUnsupportedSource, message: "has no spec.source"},
 		{
 			name: "a source hydrator", mutate: []func(*unstructured.Unstructured){unset("spec", "source"), lab.Set(object{
@@ -76,8 +77,16 @@ func TestAnApplicationThatCannotBeAskedIsRefusedAndNothingIsWritten(t *testing.T
 			reason: applier.ReasonUnsupportedSource, message: "the Helm chart db",
 		},
 		{name: "HEAD", mutate: []func(*unstructured.Unstructured){lab.Set("HEAD", "spec", "source", "targetRevision")}, reason: applier.ReasonUnsupportedSource, message: "HEAD"},
-		{name: "no targetRevision", mutate: []func(*unstructured.Unstructured){unset("spec", "source", "targetRevision")}, reason: applier.ReasonUnsupportedSource},
-		{name: "a tag", mutate: []func(*unstructured.Unstructured){lab.Set("refs/tags/v1", "spec", "source", "targetRevision")}, reason: applier.ReasonUnsupportedSource},
+		{name: "no targetRevision", mutate: []func(*unstructured.Unstructured){unset("spec", "source", "targetRevision")}, reason: applier.ReasonUnsupportedSource, message: "targetRevision"},
+		{name: "a tag", mutate: []func(*unstructured.Unstructured){lab.Set("refs/tags/v1", "spec", "source", "targetRevision")}, reason: applier.ReasonUnsupportedSource, message: "refs/tags/v1"},
+		{
+			name: "a commit", mutate: []func(*unstructured.Unstructured){lab.Set("0123456789012345678901234567890123456789", "spec", "source", "targetRevision")},
+			reason: applier.ReasonUnsupportedSource, message: "0123456789",
+		},
+		{
+			name: "an OCI artifact", mutate: []func(*unstructured.Unstructured){lab.Set("oci://registry.invalid/shop", "spec", "source", "repoURL")},
+			reason: applier.ReasonUnsupportedSource, message: "an OCI artifact",
+		},
 		{name: "another branch", mutate: []func(*unstructured.Unstructured){lab.Set("develop", "spec", "source", "targetRevision")}, reason: applier.ReasonSourceMismatch, message: "syncs develop of", valid: true},
 		{name: "another repository", mutate: []func(*unstructured.Unstructured){lab.Set(elsewhere, "spec", "source", "repoURL")}, reason: applier.ReasonSourceMismatch, message: "syncs main of " + elsewhere, valid: true},
 		{
@@ -92,7 +101,7 @@ func TestAnApplicationThatCannotBeAskedIsRefusedAndNothingIsWritten(t *testing.T
 		}}, reason: applier.ReasonReconcileSkipped, message: "remove the annotation"},
 		{name: "skipped, by another word", mutate: []func(*unstructured.Unstructured){func(u *unstructured.Unstructured) {
 			u.SetAnnotations(map[string]string{"argocd.argoproj.io/skip-reconcile": "1"})
-		}}, reason: applier.ReasonReconcileSkipped},
+		}}, reason: applier.ReasonReconcileSkipped, message: "remove the annotation"},
 		{name: "gone", happen: func(t *testing.T, s *subject) { s.delete(t) }, reason: applier.ReasonApplierNotFound, message: "does not exist"},
 
 		{name: "a short hash", ask: func(a *applier.Ask) { a.Commit = a.Commit[:8] }, message: "is not a full hash", valid: true},
