@@ -3,6 +3,8 @@ package gitopsprovider
 import (
 	"cmp"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -53,9 +55,6 @@ func (n *DepNode) summary() string {
 	if n.Suspended && n.Ready.State != StateSuspended {
 		parts[0] += ", suspended"
 	}
-	if n.Revision != "" {
-		parts = append(parts, n.Revision)
-	}
 	if n.Ready.State != StateReady {
 		parts = append(parts, n.Ready.Reason)
 	}
@@ -64,14 +63,20 @@ func (n *DepNode) summary() string {
 		message = n.Ready.Message
 	}
 	parts = append(parts, oneLine(message))
-	line := ""
-	for _, part := range parts {
-		if part != "" && line != "" {
-			line += ": "
-		}
-		line += part
+	parts = slices.DeleteFunc(parts, func(part string) bool { return part == "" })
+	line := strings.Join(parts, ": ")
+	if n.Revision != "" {
+		line += " (" + shortRevision(n.Revision) + ")"
 	}
 	return line
+}
+
+// longHash is the hash of a commit or an artifact.
+var longHash = regexp.MustCompile(`[0-9a-f]{40,64}`)
+
+// shortRevision abbreviates the hash in a revision.
+func shortRevision(revision string) string {
+	return longHash.ReplaceAllStringFunc(revision, func(hash string) string { return hash[:12] })
 }
 
 // standing is the state of an object that was found, and otherwise what the read established.
