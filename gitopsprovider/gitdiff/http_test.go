@@ -1,0 +1,67 @@
+package gitdiff_test
+
+import (
+	"net/http"
+	"net/http/cgi"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// gitServer serves repositories by Git's own http-backend, and counts.
+type gitServer struct {
+	url      string
+	requests atomic.Int64
+	received atomic.Int64 // by the client
+}
+
+// serve serves the folder that a repository is in. Each wrapper sees the requests
+// before Git does.
+func serve(t testing.TB, r *repo, wrappers ...func(http.Handler) http.Handler) *gitServer {
+	t.Helper()
+	s := &gitServer{}
+	var handler http.Handler = backend(t, filepath.Dir(r.dir))
+	for _, wrap := range wrappers {
+		handler = wrap(handler)
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		s.requests.Add(1)
+		handler.ServeHTTP(&countingWriter{w, &s.received}, req)
+	}))
+	t.Cleanup(server.Close)
+	s.url = server.URL + "/" + filepath.Base(r.dir)
+	return s
+}
+
+func backend(t testing.TB, root string) http.Handler {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "git", "--exec-path").Output()
+	require.NoError(t, err, "the tests need git")
+	path := filepath.Join(strings.TrimSpace(string(out)), "git-http-backend")
+	_, err = os.Stat(path)
+	require.NoError(t, err, "the tests need git-http-backend")
+	return &cgi.Handler{
+		Path: path,
+		Env:  []string{"GIT_PROJECT_ROOT=" + root, "GIT_HTTP_EXPORT_ALL=1", "GIT_CONFIG_NOSYSTEM=1", "HOME=/nonexistent"},
+	}
+}
+
+type countingWriter struct {
+	http.ResponseWriter
+	bytes *atomic.Int64
+}
+
+func (w *countingWriter) Write(p []byte) (int, error) {
+	n, err := w.ResponseWriter.Write(p)
+	w.bytes.Add(int64(n))
+	return n, err
+}
+
+// Flush implements http.Flusher.
+func (w *countingWriter) Flush() { w.ResponseWriter.(http.Flusher).Flush() }
