@@ -26,41 +26,66 @@ const readTimeout = 10 * time.Second
 // steadyAfter is how long a watch has to last for the next to be opened without delay.
 const steadyAfter = 5 * time.Second
 
-// WatchObject shows one object as it changes, as [Watcher] asks for: a backend's Watch is this call with its resource, in
-// the applier's namespace. It needs the verbs get and watch.
+// refusalLasts is how long a watch that was open before has to be refused until that is believed. An API server that has just
+// started may refuse everything for a moment, before it has read who may do what.
+const refusalLasts = 10 * time.Second
+
+// WatchObject shows one object as it changes, as [Watcher] asks for. It needs the verbs get and watch on the object.
 //
 // An API server begins a watch with what stands, so each costs one request. Where that does not come, because the
 // object is not there, the server is a stand-in that does not replay, or the watch does not open, the object is read
 // after a second, and every second until the watch is open. A watch is renewed every five minutes.
+//
+// It is for a single object. A backend's Watch is one of many, and built on [ObjectWatches].
 func WatchObject(ctx context.Context, resource dynamic.ResourceInterface, name string) <-chan *unstructured.Unstructured {
-	w := objectWatch{resource: resource, name: name, out: make(chan *unstructured.Unstructured, 1)}
-	go w.run(ctx)
-	return w.out
+	shown := newSight()
+	go func() {
+		defer shown.close()
+		(&objectWatch{resource: resource, name: name, sight: shown}).run(ctx)
+	}()
+	return shown.out
 }
 
+// objectWatch is the watch of one object, for one sight of it.
 type objectWatch struct {
 	resource dynamic.ResourceInterface
 	name     string
-	out      chan *unstructured.Unstructured
-	// newest is the resourceVersion last shown; a replayed older state is not shown after it. gone is whether a
-	// deletion was shown since.
-	newest string
-	gone   bool
+	sight    *sight
+	// worked is whether anything was shown.
+	worked bool
 }
 
-func (w *objectWatch) run(ctx context.Context) {
-	defer close(w.out)
+// run watches until ctx ends, or until the API server refuses the watch.
+func (w *objectWatch) run(ctx context.Context) (refused bool) {
 	restart := restartBackoff()
+	var refusal refusal
 	for ctx.Err() == nil {
 		began := time.Now()
-		if refused := w.once(ctx); refused {
-			return
+		if refused := w.once(ctx); refusal.believed(refused, w.worked) {
+			return ctx.Err() == nil
 		}
 		if time.Since(began) >= steadyAfter {
 			restart = restartBackoff()
 		}
 		sleep(ctx, restart.Step())
 	}
+	return false
+}
+
+// refusal is the time since which a watch is refused; zero is not.
+type refusal struct{ since time.Time }
+
+// believed takes what became of an attempt to open a watch, and returns whether to give it up: at once for one that never
+// worked.
+func (r *refusal) believed(refused, worked bool) bool {
+	switch {
+	case !refused:
+		r.since = time.Time{}
+		return false
+	case r.since.IsZero():
+		r.since = time.Now()
+	}
+	return !worked || time.Since(r.since) >= refusalLasts
 }
 
 // restartBackoff spaces attempts to open a watch that failed or ended.
@@ -94,14 +119,14 @@ func (w *objectWatch) once(ctx context.Context) (refused bool) {
 			case events == nil, read == AbsenceUnknown, read == AbsenceNotServed:
 				reread.Reset(rereadAfter)
 			default:
-				shown = true
+				shown, w.worked = true, true
 			}
 		case event, ok := <-events:
 			if !ok || event.Type == watch.Error {
 				return !shown && w.read(ctx) == AbsenceForbidden
 			}
 			if w.take(event) {
-				shown = true
+				shown, w.worked = true, true
 				reread.Stop()
 			}
 		}
@@ -137,20 +162,9 @@ func isRefusal(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsMethodNotSupported(err)
 }
 
-// read shows what stands, if it could be read and was not shown before.
+// read shows what stands, if it could be read.
 func (w *objectWatch) read(ctx context.Context) Absence {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	object, err := w.resource.Get(ctx, w.name, metav1.GetOptions{})
-	absence := AbsenceOf(err)
-	switch absence {
-	case AbsenceNone:
-		if w.gone || w.newest == "" || w.newest != object.GetResourceVersion() {
-			w.show(object)
-		}
-	case AbsenceNotFound:
-		w.show(nil)
-	}
+	absence, _ := readSight(ctx, w.resource, w.name, w.sight)
 	return absence
 }
 
@@ -160,27 +174,8 @@ func (w *objectWatch) take(event watch.Event) bool {
 	if !ok || event.Type == watch.Bookmark || object.GetName() != w.name {
 		return false
 	}
-	if event.Type == watch.Deleted {
-		object = nil
-	}
-	w.show(object)
+	w.sight.changed(event.Type, object)
 	return true
-}
-
-// show replaces what was not received yet.
-func (w *objectWatch) show(object *unstructured.Unstructured) {
-	if object != nil {
-		if ResourceVersionBefore(object.GetResourceVersion(), w.newest) {
-			return
-		}
-		w.newest = object.GetResourceVersion()
-	}
-	w.gone = object == nil
-	select {
-	case <-w.out:
-	default:
-	}
-	w.out <- object
 }
 
 // sleep waits for d or the end of ctx.
