@@ -50,12 +50,13 @@ type Options struct {
 	PollInterval time.Duration
 }
 
-// Client asks Argo CD Applications of one cluster to sync. It is an applier.Client and Watcher, keeps no state, and
-// is safe for concurrent use.
+// Client asks Argo CD Applications of one cluster to sync. It is an applier.Client and Watcher, and safe for concurrent
+// use. It keeps no state but the watches that are open, which its callers share: keep one for each cluster.
 type Client struct {
 	cluster string
 	dynamic dynamic.Interface
 	options Options
+	watches *applier.ObjectWatches
 }
 
 var (
@@ -95,7 +96,8 @@ func New(cluster string, client dynamic.Interface, options Options) (*Client, er
 	if options.PollInterval <= 0 {
 		options.PollInterval = applier.DefaultPollInterval
 	}
-	return &Client{cluster: cluster, dynamic: client, options: options}, nil
+	watches := applier.NewObjectWatches(client.Resource(applications))
+	return &Client{cluster: cluster, dynamic: client, options: options, watches: watches}, nil
 }
 
 // Backend returns the backend for Applications. applier.NewBackends refuses one without an initiator.
@@ -122,9 +124,11 @@ func (o Options) validate() error {
 	return nil
 }
 
-// Watch shows the Application ref as it changes; see applier.WatchObject for what it costs.
+// Watch shows the Application ref as it changes. Up to three are watched one by one; from the fourth on, all share one
+// watch of the cluster's Applications, each for one read more, where the identity may list and watch them in the whole
+// cluster. See applier.ObjectWatches for what it costs, and where it may not.
 func (c *Client) Watch(ctx context.Context, ref types.NamespacedName) <-chan *unstructured.Unstructured {
-	return applier.WatchObject(ctx, c.resource(ref), ref.Name)
+	return c.watches.Watch(ctx, ref)
 }
 
 func (c *Client) resource(ref types.NamespacedName) dynamic.ResourceInterface {

@@ -37,12 +37,14 @@ type Options struct {
 	PollInterval time.Duration
 }
 
-// Client asks Flux Kustomizations of one cluster to apply. It is an applier.Client, Holder, Prefetcher and Watcher,
-// keeps no state, and is safe for concurrent use.
+// Client asks Flux Kustomizations of one cluster to apply. It is an applier.Client, Holder, Prefetcher and Watcher, and
+// safe for concurrent use. It keeps no state but the watches that are open, which its callers share: keep one for each
+// cluster.
 type Client struct {
 	cluster string
 	dynamic dynamic.Interface
 	options Options
+	watches *applier.ObjectWatches
 }
 
 var (
@@ -86,7 +88,8 @@ func New(cluster string, client dynamic.Interface, options Options) (*Client, er
 	if options.PollInterval <= 0 {
 		options.PollInterval = applier.DefaultPollInterval
 	}
-	return &Client{cluster: cluster, dynamic: client, options: options}, nil
+	watches := applier.NewObjectWatches(client.Resource(kustomizations))
+	return &Client{cluster: cluster, dynamic: client, options: options, watches: watches}, nil
 }
 
 // Backend returns the backend for Kustomizations. applier.NewBackends refuses one without a field manager.

@@ -81,7 +81,9 @@ func (c *Client) await(
 	return applier.AwaitObject(ctx, c.resource(k, ref), ref.Name, c.options.PollInterval, done)
 }
 
-// Watch shows the Kustomization ref as it changes; see applier.WatchObject for what it costs.
+// Watch shows the Kustomization ref as it changes. Up to three are watched one by one; from the fourth on, all
+// share one watch of the cluster's Kustomizations, each for one read more, where the identity may list and watch them in
+// the whole cluster. See applier.ObjectWatches for what it costs, and where it may not.
 func (c *Client) Watch(ctx context.Context, ref types.NamespacedName) <-chan *unstructured.Unstructured {
-	return applier.WatchObject(ctx, c.resource(kustomizationKind, ref), ref.Name)
+	return c.watches.Watch(ctx, ref)
 }
