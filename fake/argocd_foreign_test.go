@@ -82,6 +82,31 @@ func TestTheClientNamesAnOperationThatNeverEndsAndLeavesItAsItIs(t *testing.T) {
 	}
 }
 
+// A controller that does not run has no record of it.
+func TestTheClientLeavesAnOperationAsItIsThatNobodyHasTakenUp(t *testing.T) {
+	inArgo(t, func(w *argoWorld) {
+		w.synced()
+		w.argo.Stop()
+		w.operate(alices(fields{"revision": w.push("two", value("two"))}))
+		view := w.cluster.As("host", nil)
+		ask := w.ask(w.push("three", value("three")))
+		ask.Record = func(context.Context, applier.Started) error { t.Error("recorded"); return nil }
+
+		_, err := w.through(view).Request(w.Context(), argoApp, ask)
+
+		require.ErrorIs(w, err, applier.ErrBusy)
+		assert.ErrorContains(w, err, "one is asked for, started by alice: let it end, or terminate it")
+		assert.Zero(w, writesOf(view))
+		assert.Equal(w, "op=theirs hist=1", w.app())
+
+		time.AfterFunc(time.Minute, w.argo.Start)
+		_, err = w.apply(ask.Commit)
+		require.NoError(w, err)
+		assert.Equal(w, "three", w.data("cm"))
+		assert.Len(w, w.field("status", "history"), 3, "theirs was carried out")
+	})
+}
+
 func TestTheClientWaitsForAnOperationSetBetweenItsReadAndItsWrite(t *testing.T) {
 	for name, set := range map[string]func(w *argoWorld, operation fields){
 		"with the clear":    (*argoWorld).operate,
