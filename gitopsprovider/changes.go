@@ -66,7 +66,12 @@ type historyAnswer struct {
 
 // ofApplier notes what an applier applies.
 func (c *changes) ofApplier(o Object) {
-	find := func(w Workload) (Object, bool) { found, ok := c.survey.objects[w]; return found, ok }
+	find := func(w Workload) (Object, string) {
+		if found, ok := c.survey.objects[w]; ok {
+			return found, ""
+		}
+		return Object{}, w.String() + " is not known: it does not exist, or could not be read"
+	}
 	managers := c.views.managedBy(o)
 	for i, use := range o.Sources {
 		source := used(use, find)

@@ -46,16 +46,20 @@ type usedSource struct {
 	notes           []string
 }
 
-// used finds out where the content of a use comes from in the end: a chart may be built from a Git repository.
-func used(use SourceUse, find func(Workload) (Object, bool)) usedSource {
+// used finds out where the content of a use comes from in the end: a chart may be built from a Git repository. What find
+// returns in place of an object says why it is not known.
+func used(use SourceUse, find func(Workload) (found Object, missing string)) usedSource {
 	u := usedSource{source: use.Source, path: use.Path, applied: use.Applied}
 	revision, moved := use.Applied, ""
 	seen := map[Workload]bool{}
 	for object := use.Source.Object; !object.IsZero() && !seen[object]; {
 		seen[object] = true
-		found, ok := find(object)
-		if !ok || found.Source == nil {
-			u.notes = append(u.notes, fmt.Sprintf("%s is not known: it was not found, or could not be read", object))
+		found, missing := find(object)
+		if missing == "" && found.Source == nil {
+			missing = object.String() + " is no source"
+		}
+		if missing != "" {
+			u.notes = append(u.notes, missing)
 			u.source = Source{Object: object}
 			return u
 		}

@@ -82,12 +82,12 @@ func (t *tracer) confirm(step *TraceStep, manager Object, managed Workload) {
 }
 
 func (t *tracer) source(ctx context.Context, use SourceUse) TraceSource {
-	source := used(use, func(w Workload) (Object, bool) {
+	source := used(use, func(w Workload) (Object, string) {
 		read := t.read(ctx, w)
-		if read.message != "" {
-			t.unknown("%s", read.message)
+		if read.answer != AnswerFound {
+			return Object{}, read.message
 		}
-		return read.object, read.answer == AnswerFound
+		return read.object, ""
 	})
 	for _, note := range source.notes {
 		t.unknown("%s", note)

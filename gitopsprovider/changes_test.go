@@ -1,0 +1,562 @@
+package gitopsprovider_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gitops-applier/gitops-applier/gitopsprovider"
+)
+
+const shopURL = "https://git.example.com/acme/shop"
+
+// at is a time of the day of these tests.
+func at(clock string) time.Time {
+	t, err := time.Parse("2006-01-02 15:04", "2026-05-04 "+clock)
+	if err != nil {
+		panic(err)
+	}
+	return t
+}
+
+// deployed adds deployments of one source, newest first: "12:00 main@sha1:…".
+func deployed(entries ...string) func(*gitopsprovider.Object) {
+	return func(o *gitopsprovider.Object) {
+		for _, entry := range entries {
+			clock, revision, _ := strings.Cut(entry, " ")
+			deployment := gitopsprovider.Deployment{Revisions: []gitopsprovider.DeployedRevision{{Revision: revision}}}
+			if clock != "?" {
+				deployment.At = at(clock)
+			}
+			o.Deployments = append(o.Deployments, deployment)
+		}
+	}
+}
+
+func changes(t *testing.T, differ gitopsprovider.Differ, m *memory, window gitopsprovider.TimeWindow, sel gitopsprovider.Selector) gitopsprovider.ChangeList {
+	t.Helper()
+	list, err := views(t, differ, m).Changes(t.Context(), window, sel)
+	require.NoError(t, err)
+	return list
+}
+
+func changesNow(t *testing.T, objects ...gitopsprovider.Object) gitopsprovider.ChangeList {
+	t.Helper()
+	return changes(t, gitopsprovider.NoDiffer{}, newMemory(objects...), gitopsprovider.TimeWindow{}, gitopsprovider.Selector{})
+}
+
+func TestAChangeSaysWhatIsAppliedFromWhere(t *testing.T) {
+	t.Parallel()
+	object := app("team/shop", applies("Repo flux/main", "apps/shop", "main@sha1:"+commitB),
+		deployed("12:00 main@sha1:"+commitB, "09:00 main@sha1:"+commitA), labelled("Delivery", "App/flux/all"))
+	object.TargetNamespace, object.TargetCluster = "shop", "edge"
+	list := changesNow(t, object, repo("flux/main", shopURL))
+
+	require.Len(t, list.Changes, 1)
+	assert.Equal(t, gitopsprovider.Change{
+		Engine: "Delivery", Workload: object.Workload, TargetNamespace: "shop", TargetCluster: "edge",
+		Source: gitopsprovider.Source{
+			Object: workload("Repo", "flux/main"), Type: gitopsprovider.SourceGit, URL: shopURL, Ref: "main", Branch: "main", Revision: "main@sha1:" + commitB,
+		},
+		Path: "apps/shop", ToRev: "main@sha1:" + commitB, ToCommit: commitB, FromRev: "main@sha1:" + commitA, FromCommit: commitA,
+		Current: true, DeployedAt: at("12:00"), ManagedBy: []gitopsprovider.Workload{workload("App", "flux/all")}, Ready: ready,
+	}, list.Changes[0])
+	assert.False(t, list.Cut)
+	require.NoError(t, list.Err())
+}
+
+func TestWhereARangeComesFrom(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		applied string
+		history []string
+		from    string
+		since   string
+	}{
+		"nothing is known of before":                         {"main@sha1:" + commitB, nil, "", "?"},
+		"the first deployment":                               {"main@sha1:" + commitB, []string{"12:00 main@sha1:" + commitB}, "", "12:00"},
+		"one revision that was deployed again and again":     {"main@sha1:" + commitB, []string{"12:00 main@sha1:" + commitB, "11:00 main@sha1:" + commitB, "10:00 main@sha1:" + commitA}, commitA, "11:00"},
+		"one commit in two spellings":                        {"main@sha1:" + commitB, []string{"12:00 main@sha1:" + commitB, "11:00 main/" + commitB, "10:00 " + commitA}, commitA, "11:00"},
+		"a rollback at a time that is not kept":              {"main@sha1:" + commitA, []string{"? main@sha1:" + commitA, "11:00 main@sha1:" + commitB}, commitB, "?"},
+		"a history that does not begin with what is applied": {"main@sha1:" + commitC, []string{"11:00 main@sha1:" + commitB}, "", "?"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			list := changesNow(t, app("ns/a", applies("Repo ns/r", "", test.applied), deployed(test.history...)), repo("ns/r", shopURL))
+			require.Len(t, list.Changes, 1)
+			assert.Equal(t, test.from, list.Changes[0].FromCommit)
+			if test.since == "?" {
+				assert.Zero(t, list.Changes[0].DeployedAt)
+			} else {
+				assert.Equal(t, at(test.since), list.Changes[0].DeployedAt)
+			}
+		})
+	}
+}
+
+func TestARangeDoesNotSpanTwoSources(t *testing.T) {
+	t.Parallel()
+	object := app("ns/a", applies("Repo ns/r", "apps", commitB))
+	object.Deployments = []gitopsprovider.Deployment{
+		{Revisions: []gitopsprovider.DeployedRevision{{URL: shopURL, Path: "apps", Revision: commitB}}, At: at("12:00")},
+		{Revisions: []gitopsprovider.DeployedRevision{{URL: shopURL, Path: "old", Revision: commitA}}, At: at("11:00")},
+	}
+	change := changesNow(t, object, repo("ns/r", shopURL)).Changes[0]
+	assert.Empty(t, change.FromRev)
+	assert.Equal(t, at("12:00"), change.DeployedAt)
+	assert.Equal(t, []string{"another source or path was applied before"}, change.Notes)
+}
+
+func TestWhichCommitIsApplied(t *testing.T) {
+	t.Parallel()
+	oci := repo("ns/oci", "oci://registry.example.com/shop")
+	oci.Source.Type = gitopsprovider.SourceOCI
+	oci.Source.Origin = gitopsprovider.Origin{URL: shopURL, Revision: "main@sha1:" + commitA}
+	chart := func(name string, source gitopsprovider.Source, from string) gitopsprovider.Object {
+		return gitopsprovider.Object{Workload: workload("Chart", name), Source: &source, Sources: []gitopsprovider.SourceUse{
+			{Source: gitopsprovider.Source{Object: workload("Repo", from)}, Path: "charts/shop"},
+		}}
+	}
+	including := repo("ns/including", shopURL)
+	including.Source.Incomplete = "the source includes Repo other"
+	helm := repo("ns/helm", "https://charts.example.com")
+	helm.Source.Type = gitopsprovider.SourceHelm
+	built := gitopsprovider.Source{Revision: "1.2.3", BuiltFrom: "main@sha1:" + commitB}
+	sources := []gitopsprovider.Object{
+		repo("ns/r", shopURL), oci, including, helm, chart("ns/git", built, "ns/r"), chart("ns/helm", built, "ns/helm"), chart("ns/lost", built, "ns/gone"),
+	}
+	digest := "latest@sha256:" + strings.Repeat("1", 64)
+	for name, test := range map[string]struct {
+		source, applied string
+		commit, path    string
+		kind            gitopsprovider.SourceType
+		notes           []string
+	}{
+		"a branch":                          {"Repo ns/r", "main@sha1:" + commitB, commitB, "apps", gitopsprovider.SourceGit, nil},
+		"a branch as it was once written":   {"Repo ns/r", "main/" + commitB, commitB, "apps", gitopsprovider.SourceGit, nil},
+		"a bare commit":                     {"Repo ns/r", commitB, commitB, "apps", gitopsprovider.SourceGit, nil},
+		"a hash without a branch":           {"Repo ns/r", "sha1:" + commitB, commitB, "apps", gitopsprovider.SourceGit, nil},
+		"a tag":                             {"Repo ns/r", "v1@sha1:" + commitB, commitB, "apps", gitopsprovider.SourceGit, nil},
+		"a full ref":                        {"Repo ns/r", "refs/heads/main@sha1:" + commitB, commitB, "apps", gitopsprovider.SourceGit, nil},
+		"a branch with @ in its name":       {"Repo ns/r", "feat/x@y@sha1:" + commitB, commitB, "apps", gitopsprovider.SourceGit, nil},
+		"the digest of an artifact is none": {"Repo ns/oci", digest, "", "apps", gitopsprovider.SourceOCI, nil},
+		"a source that includes another": {"Repo ns/including", "main@sha1:" + commitB, commitB, "apps", gitopsprovider.SourceGit,
+			[]string{"the commit does not name the content in full: the source includes Repo other"}},
+		"a chart of a Git repository": {"Chart ns/git", "1.2.3", commitB, "charts/shop", gitopsprovider.SourceGit, nil},
+		"a chart that was built anew since": {"Chart ns/git", "1.2.2", "", "charts/shop", gitopsprovider.SourceGit,
+			[]string{"the commit of 1.2.2 is not known: Chart ns/git now holds 1.2.3"}},
+		"a chart of a Helm repository": {"Chart ns/helm", "1.2.2", "", "charts/shop", gitopsprovider.SourceHelm, nil},
+		"a chart whose source is gone": {"Chart ns/lost", "1.2.3", "", "charts/shop", "",
+			[]string{"Repo ns/gone is not known: it does not exist, or could not be read"}},
+		"a source that is gone": {"Repo ns/gone", "main@sha1:" + commitB, "", "apps", "",
+			[]string{"Repo ns/gone is not known: it does not exist, or could not be read"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			list := changesNow(t, append(slices.Clone(sources), app("ns/a", applies(test.source, "apps", test.applied)))...)
+			require.Len(t, list.Changes, 1)
+			change := list.Changes[0]
+			assert.Equal(t, test.applied, change.ToRev)
+			assert.Equal(t, test.commit, change.ToCommit)
+			assert.Equal(t, test.path, change.Path)
+			assert.Equal(t, test.kind, change.Source.Type)
+			assert.Equal(t, test.notes, change.Notes)
+		})
+	}
+}
+
+// Two sources of one repository are told apart by their names, never by their URL.
+func TestASourceIsFoundByItsName(t *testing.T) {
+	t.Parallel()
+	pinned := repo("ns/pinned", shopURL)
+	pinned.Source.Ref, pinned.Source.Branch, pinned.Source.Revision = "v1", "", "v1@sha1:"+commitA
+	list := changesNow(t, repo("ns/main", shopURL), pinned, repo("other/pinned", shopURL), app("ns/a", applies("Repo ns/pinned", "", "v1@sha1:"+commitA)))
+	assert.Equal(t, "v1", list.Changes[0].Source.Ref)
+	assert.Equal(t, commitA, list.Changes[0].ToCommit)
+}
+
+func TestAnApplierWithSeveralSourcesHasAChangeForEach(t *testing.T) {
+	t.Parallel()
+	object := app("ns/a", applies("Repo ns/r", "apps", commitB), applies("Repo ns/helm", "web", "1.2.3"))
+	object.Deployments = []gitopsprovider.Deployment{
+		{Revisions: []gitopsprovider.DeployedRevision{{Revision: commitB}, {Revision: "1.2.3"}}, At: at("12:00")},
+		{Revisions: []gitopsprovider.DeployedRevision{{Revision: commitA}, {Revision: "1.2.3"}}, At: at("11:00")},
+		{Revisions: []gitopsprovider.DeployedRevision{{Revision: commitA}}, At: at("10:00")},
+	}
+	helm := repo("ns/helm", "https://charts.example.com")
+	helm.Source.Type = gitopsprovider.SourceHelm
+	list := changesNow(t, object, repo("ns/r", shopURL), helm)
+
+	require.Len(t, list.Changes, 2)
+	assert.Equal(t, []string{commitA + " to " + commitB + " at 12:00", " to 1.2.3 at 11:00"}, ranges(list))
+}
+
+// ranges are the changes in a line each.
+func ranges(list gitopsprovider.ChangeList) []string {
+	out := []string{}
+	for _, change := range list.Changes {
+		line := change.FromRev + " to " + change.ToRev
+		if !change.DeployedAt.IsZero() {
+			line += " at " + change.DeployedAt.Format("15:04")
+		}
+		out = append(out, line)
+	}
+	return out
+}
+
+func TestWhatWasAttemptedIsNotWhatIsApplied(t *testing.T) {
+	t.Parallel()
+	for inPart, want := range map[bool]string{
+		false: "main@sha1:" + commitB + " was attempted since, and failed",
+		true:  "main@sha1:" + commitB + " was attempted since, and failed; it may be applied in part",
+	} {
+		object := app("ns/a", applies("Repo ns/r", "", "main@sha1:"+commitA))
+		object.Attempted, object.InPart = "main@sha1:"+commitB, inPart
+		change := changesNow(t, object, repo("ns/r", shopURL)).Changes[0]
+		assert.Equal(t, commitA, change.ToCommit)
+		assert.Equal(t, []string{want}, change.Notes)
+	}
+}
+
+func TestAnApplierThatAppliedNothingHasNoChange(t *testing.T) {
+	t.Parallel()
+	list := changesNow(t, repo("ns/r", shopURL), app("ns/a", applies("Repo ns/r", "", "")))
+	assert.Equal(t, []gitopsprovider.Change{}, list.Changes, "an empty list in JSON, not null")
+}
+
+func TestASelectorMatchesTheAppliersNamespaceAndItsTarget(t *testing.T) {
+	t.Parallel()
+	into := func(namespace string) func(*gitopsprovider.Object) {
+		return func(o *gitopsprovider.Object) { o.TargetNamespace = namespace }
+	}
+	uses := applies("Repo flux/r", "", "main@sha1:"+commitA)
+	m := newMemory(repo("flux/r", shopURL), app("flux/a", uses, into("shop")), app("shop/b", uses), app("flux/c", uses, into("other")), app("shop/d", uses, into("other")))
+	for sel, want := range map[gitopsprovider.Selector][]string{
+		{}:                                {"flux/a", "flux/c", "shop/b", "shop/d"},
+		{Namespace: "shop"}:               {"flux/a", "shop/b", "shop/d"},
+		{Namespace: "shop", Name: "b"}:    {"shop/b"},
+		{Name: "c"}:                       {"flux/c"},
+		{Kind: "App", Namespace: "other"}: {"flux/c", "shop/d"},
+		{Kind: "Other"}:                   {},
+		{Namespace: "nowhere"}:            {},
+	} {
+		got := []string{}
+		for _, change := range changes(t, gitopsprovider.NoDiffer{}, m, gitopsprovider.TimeWindow{}, sel).Changes {
+			got = append(got, change.Workload.Namespace+"/"+change.Workload.Name)
+		}
+		assert.Equal(t, want, got, "%+v", sel)
+	}
+}
+
+func TestEachKindIsListedOnceAndNoObjectIsRead(t *testing.T) {
+	t.Parallel()
+	objects := []gitopsprovider.Object{repo("ns/r", shopURL), {
+		Workload: workload("Chart", "ns/c"), Source: &gitopsprovider.Source{Revision: "1"},
+		Sources: []gitopsprovider.SourceUse{{Source: gitopsprovider.Source{Object: workload("Repo", "ns/r")}}},
+	}}
+	for i := range 100 {
+		objects = append(objects, app(fmt.Sprintf("ns/a%d", i), applies("Repo ns/r", "", commitA)), app(fmt.Sprintf("ns/b%d", i), applies("Chart ns/c", "", "1")))
+	}
+	m := newMemory(objects...)
+	list := changes(t, gitopsprovider.NoDiffer{}, m, gitopsprovider.TimeWindow{}, gitopsprovider.Selector{})
+	assert.Len(t, list.Changes, 200)
+	assert.Equal(t, map[string]int{"App in all": 1, "Repo in all": 1, "Chart in all": 1}, m.lists)
+	assert.Empty(t, m.gets)
+}
+
+func TestWhatAnEmptyListEstablishes(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		err    error
+		answer gitopsprovider.Answer
+		fails  string
+	}{
+		"nothing is deployed":   {nil, gitopsprovider.AnswerFound, ""},
+		"no engine is there":    {notServed(), gitopsprovider.AnswerNotServed, ""},
+		"a forbidden list":      {forbidden("apps"), gitopsprovider.AnswerForbidden, "this identity may not read the objects of kind App in cluster test"},
+		"a list without answer": {errSilent, gitopsprovider.AnswerUnknown, "the objects of kind App in cluster test could not be read: connection refused"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newMemory()
+			m.failing["App"] = test.err
+			list := changes(t, gitopsprovider.NoDiffer{}, m, gitopsprovider.TimeWindow{}, gitopsprovider.Selector{})
+			assert.Empty(t, list.Changes)
+			require.Len(t, list.Reads, 1)
+			assert.Equal(t, test.answer, list.Reads[0].Answer)
+			assert.Equal(t, "App", list.Reads[0].Kind)
+			if test.fails == "" {
+				assert.NoError(t, list.Err())
+			} else {
+				assert.ErrorContains(t, list.Err(), test.fails)
+			}
+		})
+	}
+}
+
+func TestAnIdentityOfOneNamespaceSeesThatNamespace(t *testing.T) {
+	t.Parallel()
+	m := newMemory(app("ns/a", applies("Repo ns/r", "", "main@sha1:"+commitA)), app("other/a", applies("Repo ns/r", "", "main@sha1:"+commitA)), repo("ns/r", shopURL))
+	m.failing["App"], m.failing["Repo"] = forbidden("apps"), forbidden("repos")
+	list := changes(t, gitopsprovider.NoDiffer{}, m, gitopsprovider.TimeWindow{}, gitopsprovider.Selector{Namespace: "ns"})
+
+	require.Len(t, list.Changes, 1)
+	assert.Equal(t, commitA, list.Changes[0].ToCommit)
+	require.Len(t, list.Reads, 2)
+	assert.Equal(t, "ns", list.Reads[0].Namespace)
+	assert.Equal(t, gitopsprovider.AnswerFound, list.Reads[0].Answer)
+	assert.Contains(t, list.Reads[0].Message, "may list the objects of kind App in namespace ns alone")
+}
+
+// repository is a Differ that a test scripts, and counts what it is asked.
+type repository struct {
+	history map[string]gitopsprovider.History
+	diff    gitopsprovider.Diff
+	err     error
+
+	mu        sync.Mutex
+	histories []gitopsprovider.HistoryQuery
+	diffs     []gitopsprovider.DiffQuery
+}
+
+func (r *repository) Diff(_ context.Context, q gitopsprovider.DiffQuery) (gitopsprovider.Diff, error) {
+	r.diffs = append(r.diffs, q)
+	return r.diff, r.err
+}
+
+func (r *repository) History(_ context.Context, q gitopsprovider.HistoryQuery) (gitopsprovider.History, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.histories = append(r.histories, q)
+	return r.history[q.Path], r.err
+}
+
+func commit(hash, clock string) gitopsprovider.Commit {
+	return gitopsprovider.Commit{Hash: hash, When: at(clock), Subject: "at " + clock}
+}
+
+var lastHours = gitopsprovider.TimeWindow{Since: at("08:00")}
+
+func TestAWindowHasTheCommitsThatTouchedThePath(t *testing.T) {
+	t.Parallel()
+	m := newMemory(repo("ns/r", shopURL),
+		app("ns/a", applies("Repo ns/r", "a", "main@sha1:"+commitC), deployed("12:30 main@sha1:"+commitC, "10:30 main@sha1:"+commitA)),
+		app("ns/b", applies("Repo ns/r", "b", "main@sha1:"+commitC)),
+		app("ns/twin", applies("Repo ns/r", "b", "main@sha1:"+commitC)))
+	differ := &repository{history: map[string]gitopsprovider.History{
+		"a": {Commits: []gitopsprovider.Commit{commit(commitC, "12:00"), commit(commitA, "10:00")}},
+		"b": {Commits: []gitopsprovider.Commit{commit(commitB, "11:00")}},
+	}}
+	list := changes(t, differ, m, lastHours, gitopsprovider.Selector{})
+
+	assert.Equal(t, []string{
+		"App ns/a: cccccccccccc current at 12:30",
+		"App ns/b: bbbbbbbbbbbb current", "App ns/twin: bbbbbbbbbbbb current",
+		"App ns/a: aaaaaaaaaaaa at 10:30",
+	}, commits(list), "newest first; the time of deployment where the history has that commit; each as the change that it introduced")
+	assert.Len(t, differ.histories, 2, "two appliers of one path ask once")
+	slices.SortFunc(differ.histories, func(a, b gitopsprovider.HistoryQuery) int { return strings.Compare(a.Path, b.Path) })
+	assert.Equal(t, gitopsprovider.HistoryQuery{
+		Repository: shopURL, Path: "a", Revision: commitC, Branch: "main", Since: lastHours.Since, Limit: gitopsprovider.DefaultLimit + 1,
+	}, differ.histories[0])
+	assert.False(t, list.Cut)
+	assert.Equal(t, "at 12:00", list.Changes[0].Commit.Subject)
+	assert.Empty(t, list.Changes[0].FromCommit)
+}
+
+func commits(list gitopsprovider.ChangeList) []string {
+	out := []string{}
+	for _, change := range list.Changes {
+		line := change.Workload.String() + ": " + change.ToCommit[:12]
+		if change.FromCommit != "" {
+			line = change.Workload.String() + ": " + change.FromCommit[:12] + " to " + change.ToCommit[:12]
+		}
+		if change.Current {
+			line += " current"
+		}
+		if !change.DeployedAt.IsZero() {
+			line += " at " + change.DeployedAt.Format("15:04")
+		}
+		out = append(out, line)
+	}
+	return out
+}
+
+// A rollback brings no commit of the window, and is what an incident is about.
+func TestAWindowHasTheDeploymentsThatNoCommitExplains(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		history []string
+		commits []gitopsprovider.Commit
+		want    []string
+	}{
+		"a rollback": {
+			[]string{"12:00 " + commitA, "09:00 " + commitB}, nil,
+			[]string{"App ns/a: bbbbbbbbbbbb to aaaaaaaaaaaa current at 12:00", "App ns/a: bbbbbbbbbbbb at 09:00"},
+		},
+		"a deployment that a commit explains": {
+			[]string{"12:00 " + commitA, "07:00 " + commitB}, []gitopsprovider.Commit{commit(commitC, "11:00")},
+			[]string{"App ns/a: cccccccccccc current"},
+		},
+		"one before the window": {[]string{"07:30 " + commitA, "07:00 " + commitB}, nil, []string{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newMemory(repo("ns/r", shopURL), app("ns/a", applies("Repo ns/r", "", commitA), deployed(test.history...)))
+			differ := &repository{history: map[string]gitopsprovider.History{"": {Commits: test.commits}}}
+			assert.Equal(t, test.want, commits(changes(t, differ, m, lastHours, gitopsprovider.Selector{})))
+		})
+	}
+}
+
+func TestAWindowOfASourceWithoutCommitsHasItsDeployments(t *testing.T) {
+	t.Parallel()
+	helm := repo("ns/helm", "https://charts.example.com")
+	helm.Source.Type = gitopsprovider.SourceHelm
+	m := newMemory(helm, app("ns/a", applies("Repo ns/helm", "web", "3"), deployed("12:00 3", "11:00 2", "10:00 2", "07:00 1")))
+	differ := &repository{}
+	list := changes(t, differ, m, lastHours, gitopsprovider.Selector{})
+	assert.Equal(t, []string{"2 to 3 at 12:00", "1 to 2 at 10:00"}, ranges(list))
+	assert.Equal(t, []bool{true, false}, []bool{list.Changes[0].Current, list.Changes[1].Current})
+	assert.Empty(t, differ.histories)
+}
+
+func TestAWindowIsBoundedAndSaysSo(t *testing.T) {
+	t.Parallel()
+	m := newMemory(repo("ns/r", shopURL), app("ns/a", applies("Repo ns/r", "", commitA)))
+	three := []gitopsprovider.Commit{commit(commitC, "12:00"), commit(commitB, "11:00"), commit(commitA, "10:00")}
+	for name, test := range map[string]struct {
+		limit   int
+		history gitopsprovider.History
+		want    int
+		cut     bool
+	}{
+		"all of it":              {3, gitopsprovider.History{Commits: three}, 3, false},
+		"more than the limit":    {2, gitopsprovider.History{Commits: three}, 2, true},
+		"a history that was cut": {5, gitopsprovider.History{Commits: three, Cut: true}, 3, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			differ := &repository{history: map[string]gitopsprovider.History{"": test.history}}
+			window := lastHours
+			window.Limit = test.limit
+			list := changes(t, differ, m, window, gitopsprovider.Selector{})
+			assert.Len(t, list.Changes, test.want)
+			assert.Equal(t, test.cut, list.Cut)
+			assert.Equal(t, test.limit+1, differ.histories[0].Limit)
+		})
+	}
+}
+
+func TestAWindowWithAnEndHasNothingCurrent(t *testing.T) {
+	t.Parallel()
+	m := newMemory(repo("ns/r", shopURL), app("ns/a", applies("Repo ns/r", "", commitA)))
+	differ := &repository{history: map[string]gitopsprovider.History{"": {Commits: []gitopsprovider.Commit{commit(commitA, "10:00")}}}}
+	window := gitopsprovider.TimeWindow{Since: at("08:00"), Until: at("11:00")}
+	list := changes(t, differ, m, window, gitopsprovider.Selector{})
+	require.Len(t, list.Changes, 1)
+	assert.False(t, list.Changes[0].Current, "what came after the window is not known")
+	assert.Equal(t, window.Until, differ.histories[0].Until)
+}
+
+func TestWhereNoHistoryCanBeReadDeploymentsAreListed(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		err    error
+		answer gitopsprovider.Answer
+		fails  bool
+	}{
+		"nobody reads repositories":     {gitopsprovider.ErrNoDiffer, gitopsprovider.AnswerNone, false},
+		"a repository that is gone":     {fmt.Errorf("x: %w", gitopsprovider.ErrRepositoryNotFound), gitopsprovider.AnswerAbsent, false},
+		"a commit that is gone":         {gitopsprovider.ErrCommitNotFound, gitopsprovider.AnswerAbsent, false},
+		"credentials that were refused": {gitopsprovider.ErrCredentials, gitopsprovider.AnswerForbidden, true},
+		"a server that does not answer": {errSilent, gitopsprovider.AnswerUnknown, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newMemory(repo("ns/r", shopURL), app("ns/a", applies("Repo ns/r", "", commitB), deployed("12:00 "+commitB, "07:00 "+commitA)))
+			list := changes(t, &repository{err: test.err}, m, lastHours, gitopsprovider.Selector{})
+			assert.Equal(t, []string{commitA + " to " + commitB + " at 12:00"}, ranges(list))
+			read := list.Reads[len(list.Reads)-1]
+			assert.Equal(t, shopURL, read.Repository)
+			assert.Equal(t, test.answer, read.Answer)
+			assert.Contains(t, read.Message, "so that only deployments are listed")
+			assert.Equal(t, test.fails, list.Err() != nil)
+		})
+	}
+}
+
+func TestChangesEndWithTheirContext(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errSilent)
+	_, err := views(t, gitopsprovider.NoDiffer{}, newMemory()).Changes(ctx, lastHours, gitopsprovider.Selector{})
+	require.ErrorIs(t, err, errSilent)
+}
+
+func TestADiffIsThatOfTheChange(t *testing.T) {
+	t.Parallel()
+	differ := &repository{diff: gitopsprovider.Diff{To: commitB}}
+	change := gitopsprovider.Change{
+		Source: gitopsprovider.Source{Type: gitopsprovider.SourceGit, URL: shopURL, Branch: "main"}, Path: "apps",
+		FromRev: "main@sha1:" + commitA, FromCommit: commitA, ToCommit: commitB,
+	}
+	diff, err := views(t, differ, newMemory()).Diff(t.Context(), change)
+	require.NoError(t, err)
+	assert.Equal(t, gitopsprovider.Diff{To: commitB}, diff)
+	assert.Equal(t, []gitopsprovider.DiffQuery{{Repository: shopURL, Path: "apps", From: commitA, To: commitB, Branch: "main"}}, differ.diffs)
+}
+
+func TestADiffThatCannotBeSaysWhy(t *testing.T) {
+	t.Parallel()
+	digest := "latest@sha256:" + strings.Repeat("1", 64)
+	for want, change := range map[string]gitopsprovider.Change{
+		"the source is no Git repository (OCI), so there is no diff": {
+			Source: gitopsprovider.Source{Type: gitopsprovider.SourceOCI, URL: "oci://registry.example.com/shop"}, ToRev: digest,
+		},
+		"the source is no Git repository (OCI), so there is no diff; it says that it was made from " + shopURL + " at no revision": {
+			Source: gitopsprovider.Source{Type: gitopsprovider.SourceOCI, Origin: gitopsprovider.Origin{URL: shopURL}}, ToRev: digest,
+		},
+		"where the content comes from is not known, so there is nothing to compare": {ToRev: "1.2.3"},
+		"1.2.2 names no commit, so there is nothing to compare":                     {Source: gitopsprovider.Source{Type: gitopsprovider.SourceGit}, ToRev: "1.2.2"},
+	} {
+		differ := &repository{}
+		diff, err := views(t, differ, newMemory()).Diff(t.Context(), change)
+		require.NoError(t, err)
+		assert.Equal(t, want, diff.Note)
+		assert.Empty(t, diff.Files)
+		assert.Equal(t, change.Source.URL, diff.Repository)
+		assert.Empty(t, differ.diffs)
+	}
+}
+
+func TestADiffFromAnUnknownCommitSaysSo(t *testing.T) {
+	t.Parallel()
+	differ := &repository{diff: gitopsprovider.Diff{Note: "cut"}}
+	diff, err := views(t, differ, newMemory()).Diff(t.Context(), gitopsprovider.Change{
+		Source: gitopsprovider.Source{Type: gitopsprovider.SourceGit}, FromRev: "1.2.2", ToRev: "1.2.3", ToCommit: commitB,
+	})
+	require.NoError(t, err)
+	assert.Equal(t, "cut; the commit of 1.2.2, which was applied before, is not known: this is what "+commitB+" itself changed", diff.Note)
+}
+
+func TestADiffFailsAsItsDifferDoes(t *testing.T) {
+	t.Parallel()
+	_, err := views(t, &repository{err: gitopsprovider.ErrCommitNotFound}, newMemory()).Diff(t.Context(), gitopsprovider.Change{
+		Workload: workload("App", "ns/a"), Source: gitopsprovider.Source{Type: gitopsprovider.SourceGit}, ToCommit: commitB,
+	})
+	require.ErrorIs(t, err, gitopsprovider.ErrCommitNotFound)
+	require.ErrorContains(t, err, "the diff of App ns/a in cluster test")
+	_, err = views(t, gitopsprovider.NoDiffer{}, newMemory()).Diff(t.Context(), gitopsprovider.Change{
+		Source: gitopsprovider.Source{Type: gitopsprovider.SourceGit}, ToCommit: commitB,
+	})
+	require.True(t, errors.Is(err, gitopsprovider.ErrNoDiffer))
+}
