@@ -1,0 +1,252 @@
+package gitopsprovider_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gitops-applier/gitops-applier/gitopsprovider"
+)
+
+// watched is a watch of failures, and what its Reader is made to see.
+type watched struct {
+	t      *testing.T
+	memory *memory
+	events <-chan gitopsprovider.FailureEvent
+	stop   context.CancelFunc
+}
+
+// watching runs a test of a watch in a bubble.
+func watching(t *testing.T, options gitopsprovider.FailureOptions, test func(*watched)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		w := &watched{t: t, memory: newMemory(), stop: cancel}
+		events, err := views(t, gitopsprovider.NoDiffer{}, w.memory).WatchFailures(ctx, options)
+		require.NoError(t, err)
+		w.events = events
+		test(w)
+	})
+}
+
+// sees shows an object as it stands.
+func (w *watched) sees(o gitopsprovider.Object) {
+	o.UID = "uid of " + o.Name
+	w.memory.sightings[o.Kind] <- gitopsprovider.Sighting{Answer: gitopsprovider.AnswerFound, Object: o}
+	synctest.Wait()
+}
+
+// reports takes what the watch has to report.
+func (w *watched) reports() []string {
+	w.t.Helper()
+	out := []string{}
+	for {
+		synctest.Wait()
+		select {
+		case event, ok := <-w.events:
+			require.True(w.t, ok)
+			line := string(event.Type) + " " + event.Workload.String()
+			if event.Ready.Reason != "" {
+				line += ": " + event.Ready.Reason
+			}
+			if event.Failure != nil {
+				line += ", was " + event.Failure.Reason
+			}
+			if event.Standing {
+				line += ", standing"
+			}
+			out = append(out, line)
+		default:
+			return out
+		}
+	}
+}
+
+func TestAFailureIsReportedOnceForEachTransition(t *testing.T) {
+	a := func(condition gitopsprovider.Condition) gitopsprovider.Object { return app("ns/a", is(condition)) }
+	later := func(c gitopsprovider.Condition) gitopsprovider.Condition {
+		c.Since = time.Now().Add(time.Hour)
+		return c
+	}
+	for name, test := range map[string]struct {
+		seen []gitopsprovider.Condition
+		want []string
+	}{
+		"an object that begins to fail":      {[]gitopsprovider.Condition{ready, failing("Build", "x")}, []string{"Failed App ns/a: Build"}},
+		"one that fails from the start":      {[]gitopsprovider.Condition{failing("Build", "x")}, []string{"Failed App ns/a: Build, standing"}},
+		"a resync":                           {[]gitopsprovider.Condition{ready, failing("Build", "x"), failing("Build", "x")}, []string{"Failed App ns/a: Build"}},
+		"a retry that fails in the same way": {[]gitopsprovider.Condition{ready, failing("Build", "x"), progressing, later(failing("Build", "x"))}, []string{"Failed App ns/a: Build"}},
+		"a message that names another temporary folder": {
+			[]gitopsprovider.Condition{ready, failing("Build", "no /tmp/k-1234/x"), progressing, failing("Build", "no /tmp/k-98765/x")},
+			[]string{"Failed App ns/a: Build"},
+		},
+		"a message that names another commit": {
+			[]gitopsprovider.Condition{ready, failing("Build", "bad "+commitA), progressing, failing("Build", "bad "+commitB)},
+			[]string{"Failed App ns/a: Build"},
+		},
+		"another reason": {[]gitopsprovider.Condition{ready, failing("Build", "x"), failing("Health", "x")}, []string{"Failed App ns/a: Build", "Failed App ns/a: Health"}},
+		"another message": {
+			[]gitopsprovider.Condition{ready, failing("Health", "Pod a crashes"), failing("Health", "Pod b crashes")},
+			[]string{"Failed App ns/a: Health", "Failed App ns/a: Health"},
+		},
+		"a failure after it was well again": {[]gitopsprovider.Condition{failing("Build", "x"), ready, failing("Build", "x")}, []string{"Failed App ns/a: Build, standing", "Failed App ns/a: Build"}},
+		"an object that is well":            {[]gitopsprovider.Condition{{}, progressing, ready, {State: gitopsprovider.StateSuspended}}, []string{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			watching(t, gitopsprovider.FailureOptions{}, func(w *watched) {
+				got := []string{}
+				for _, condition := range test.seen {
+					w.sees(a(condition))
+					got = append(got, w.reports()...)
+				}
+				assert.Equal(t, test.want, got)
+			})
+		})
+	}
+}
+
+func TestRecoveriesAreReportedOnRequest(t *testing.T) {
+	for recoveries, want := range map[bool][]string{
+		true: {
+			"Failed App ns/a: Build", "Recovered App ns/a: Done, was Build",
+			"Failed App ns/b: Build, standing", "Deleted App ns/b, was Build",
+		},
+		false: {"Failed App ns/a: Build", "Failed App ns/b: Build, standing"},
+	} {
+		t.Run(fmt.Sprint(recoveries), func(t *testing.T) {
+			watching(t, gitopsprovider.FailureOptions{Recoveries: recoveries}, func(w *watched) {
+				got := []string{}
+				for _, o := range []gitopsprovider.Object{
+					app("ns/a"), app("ns/a", is(failing("Build", "x"))), app("ns/a", is(progressing)), app("ns/a"), app("ns/a"),
+					app("ns/b", is(failing("Build", "x"))),
+				} {
+					w.sees(o)
+					got = append(got, w.reports()...)
+				}
+				for _, name := range []string{"a", "b"} {
+					w.memory.sightings["App"] <- gitopsprovider.Sighting{
+						Answer: gitopsprovider.AnswerAbsent, Object: gitopsprovider.Object{Workload: workload("App", "ns/"+name), UID: "uid of " + name},
+					}
+					got = append(got, w.reports()...)
+				}
+				assert.Equal(t, want, got)
+			})
+		})
+	}
+}
+
+func TestAnObjectThatReplacesAnotherOfItsNameFailsAnew(t *testing.T) {
+	watching(t, gitopsprovider.FailureOptions{}, func(w *watched) {
+		for _, uid := range []string{"one", "two"} {
+			o := app("ns/a", is(failing("Build", "x")))
+			o.UID = uid
+			w.memory.sightings["App"] <- gitopsprovider.Sighting{Answer: gitopsprovider.AnswerFound, Object: o}
+			assert.Equal(t, []string{"Failed App ns/a: Build, standing"}, w.reports())
+		}
+	})
+}
+
+func TestAKeyIsTheSameWhoeverReportsTheFailure(t *testing.T) {
+	failure := failing("Build", "x")
+	failure.Since = at("12:00")
+	keys := map[string]bool{}
+	for _, run := range []string{"one process", "another process"} {
+		t.Run(run, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				m := newMemory()
+				events, err := views(t, gitopsprovider.NoDiffer{}, m).WatchFailures(ctx, gitopsprovider.FailureOptions{})
+				require.NoError(t, err)
+				m.sightings["App"] <- gitopsprovider.Sighting{Answer: gitopsprovider.AnswerFound, Object: with(app("ns/a", is(failure)), func(o *gitopsprovider.Object) {
+					o.UID, o.Attempted = "u1", "main@sha1:"+commitB
+				})}
+				event := <-events
+				keys[event.Key] = true
+				assert.Equal(t, "u1/2026-05-04T12:00:00Z/Build", event.Key)
+				assert.Equal(t, "main@sha1:"+commitB, event.Revision)
+				assert.Equal(t, gitopsprovider.Engine("Delivery"), event.Engine)
+				assert.False(t, event.Observed.IsZero())
+				cancel()
+			})
+		})
+	}
+	assert.Len(t, keys, 1)
+}
+
+func TestASlowReaderGetsTheNewestOfEachObject(t *testing.T) {
+	watching(t, gitopsprovider.FailureOptions{}, func(w *watched) {
+		for round := range 3 {
+			for i := range 100 {
+				w.sees(app(fmt.Sprintf("ns/a%02d", i), is(failing([]string{"First", "Second", "Third"}[round], "x"))))
+			}
+		}
+		got := w.reports()
+		require.Len(t, got, 100, "no object is lost")
+		for i, line := range got {
+			assert.Equal(t, fmt.Sprintf("Failed App ns/a%02d: Third", i), line)
+		}
+	})
+}
+
+func TestAFailureThatIsOverStillWaitsForItsReader(t *testing.T) {
+	watching(t, gitopsprovider.FailureOptions{}, func(w *watched) {
+		w.sees(app("ns/a", is(failing("Build", "x"))))
+		w.sees(app("ns/a"))
+		assert.Equal(t, []string{"Failed App ns/a: Build, standing"}, w.reports())
+	})
+}
+
+func TestAKindThatCannotBeWatchedIsSaid(t *testing.T) {
+	watching(t, gitopsprovider.FailureOptions{}, func(w *watched) {
+		got := []string{}
+		for _, sighting := range []gitopsprovider.Sighting{
+			{Answer: gitopsprovider.AnswerForbidden, Err: forbidden("apps")},
+			{Answer: gitopsprovider.AnswerFound},
+			{Answer: gitopsprovider.AnswerUnknown, Err: errSilent},
+			{Answer: gitopsprovider.AnswerNotServed, Err: notServed()},
+			{Answer: gitopsprovider.AnswerNotServed, Err: notServed()},
+			{Answer: gitopsprovider.AnswerFound},
+		} {
+			w.memory.sightings["App"] <- sighting
+			got = append(got, w.reports()...)
+		}
+		assert.Equal(t, []string{"Unwatched App ", "Watched App ", "Unwatched App ", "Watched App "}, got,
+			"a kind that is not served has no objects to hear of")
+	})
+}
+
+func TestAnUnwatchedKindIsExplained(t *testing.T) {
+	watching(t, gitopsprovider.FailureOptions{}, func(w *watched) {
+		w.memory.sightings["Repo"] <- gitopsprovider.Sighting{Answer: gitopsprovider.AnswerForbidden, Err: forbidden("repos")}
+		event := <-w.events
+		assert.Equal(t, gitopsprovider.FailureUnwatched, event.Type)
+		assert.Equal(t, gitopsprovider.Workload{Group: group, Kind: "Repo"}, event.Workload)
+		assert.Contains(t, event.Message, "this identity may not read the objects of kind Repo in cluster test")
+	})
+}
+
+func TestTheChannelIsClosedOnceTheWatchesHaveEnded(t *testing.T) {
+	watching(t, gitopsprovider.FailureOptions{}, func(w *watched) {
+		w.sees(app("ns/a", is(failing("Build", "x"))))
+		w.stop()
+		synctest.Wait()
+		for event := range w.events {
+			t.Errorf("reported %v after the end", event)
+		}
+	})
+}
+
+func TestAWatchDoesNotBeginAfterItsEnd(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errSilent)
+	_, err := views(t, gitopsprovider.NoDiffer{}, newMemory()).WatchFailures(ctx, gitopsprovider.FailureOptions{})
+	require.ErrorIs(t, err, errSilent)
+}
