@@ -26,15 +26,16 @@ type Options struct {
 	// Initiator is the host's name: Argo CD shows it as the initiator of every sync, and it is the field manager of the
 	// write. Required.
 	Initiator string
-	// Manual makes syncs count as started by a person. By default they count as automated: a sync window that forbids
-	// automated syncs then forbids these too, and status.sync may lag behind a sync for minutes (3.2.11), while that of
-	// a manual one is compared anew at its end.
+	// Manual makes syncs count as started by a person: a sync window with manualSync lets them through, and status.sync is
+	// compared anew at their end. By default they count as automated: such a window holds them up, and status.sync may
+	// lag behind a sync for minutes (3.2.11).
 	Manual bool
 	// Prune deletes what the commit no longer has, whatever the Application says. Without it, the prune of a
 	// disabled spec.syncPolicy.automated decides. Argo CD's guard against a commit without any manifest
 	// (allowEmpty) holds for its own automated syncs alone: with prune, such a commit deletes everything.
 	Prune bool
-	// InfoKey is the name under which the token stands in operation.info. Empty is DefaultInfoKey.
+	// InfoKey is the name under which the token stands in operation.info. Empty is DefaultInfoKey. A request is recognised
+	// by it: one that is followed with another InfoKey than it was made with is not found.
 	InfoKey string
 	// OperationWait bounds how long a request waits for an operation in progress, unless the ask says. Zero is
 	// DefaultOperationWait; negative does not wait.
@@ -70,7 +71,7 @@ var Kind = schema.GroupKind{Group: "argoproj.io", Kind: "Application"}
 var applications = schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1", Resource: "applications"}
 
 // New returns a client for the Applications of a cluster, whose name is for messages. It makes no request. It fails
-// without an initiator.
+// without a dynamic client or an initiator, and with an initiator that is longer than a field manager may be (128).
 func New(cluster string, client dynamic.Interface, options Options) (*Client, error) {
 	if err := options.validate(); err != nil {
 		return nil, err

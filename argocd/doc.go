@@ -10,7 +10,7 @@
 // An Application is asked by the operation that Argo CD's own automated sync would set, with the revision pinned to
 // the commit: its source, its syncOptions and its retry are taken over from the spec, because nothing of
 // spec.syncPolicy applies to an operation by itself. The retry's refresh is left out, since it would sync whatever
-// the branch leads to by then. Nothing is merged and nobody's operation is replaced: one in progress is waited for.
+// the branch leads to by then. Nobody's operation is replaced: one in progress is waited for.
 //
 // It can be asked if it follows one branch of one Git repository in spec.source, and does not sync on its own:
 // automated sync would undo a sync of an older commit within the second. [Client.Validate] gives the reason
@@ -37,7 +37,8 @@
 //	Swallowed      a pass in flight for the previous operation dropped this one
 //	Superseded     its record was removed, or another's stands in its place
 //	NotRun         nothing ran for this request
-//	Gone, Replaced
+//	Gone           the Application no longer exists
+//	Replaced       another object has its name
 //
 // A success at another revision than the commit is Succeeded with applier.ReasonAppliedOther.
 //
@@ -45,8 +46,9 @@
 // earlier wave is not healthy, and says so in its message. Where the controller does not watch the Application's
 // namespace, or does not run, it stays Requested.
 //
-// An operation that was recorded and perhaps never asked for is NotRun once the Application is seen at a later
-// version than the record's. Its controller writes to it at each resync, every two to three minutes by default.
+// An operation whose update may or may not have been made (Started.Unconfirmed, Started.Recovered) and of which nothing is
+// to be seen stays Requested until the Application changes: the update can no longer be made then, and it is NotRun. The
+// controller changes an Application at each resync, every two to three minutes by default.
 //
 // # What is written
 //

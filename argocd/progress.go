@@ -22,8 +22,8 @@ import (
 // The controller moves an operation into status.operationState whole, so a token that is nowhere means that the sync
 // was never set (Recovered, Unconfirmed), that somebody removed or replaced it (Superseded), or that a pass in flight
 // for the previous operation put that one's record back and dropped this one (Swallowed). An operation that somebody
-// removed while it was running is processed no further; it is Failed once it is Overdue. It goes on while its
-// Application is being deleted.
+// removed while it was running is processed no further; it is Failed once it is Overdue. One whose Application is being
+// deleted goes on.
 //
 // The first call for a Recovered operation notes in s.Baseline where the Application stands: the update of the
 // process that died was made from what that process read, and can no longer land once the Application has changed

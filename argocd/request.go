@@ -26,9 +26,9 @@ const conflictTries = 10
 // operation into the record of the previous one.
 //
 // An operation in progress, whoever started it, is waited for as long as ask.Wait says, Options.OperationWait by
-// default, and is never replaced; the error after that names its initiator. A record left in progress whose operation
-// somebody removed is no longer processed. Once it has not changed for the whole wait it is replaced, and the
-// operation's messages say so.
+// default, and is never replaced; the error after that (applier.ErrBusy) names its initiator. A record left in progress
+// whose operation somebody removed is no longer processed. Once it has not changed for the whole wait it is
+// replaced, and the operation's messages say so.
 //
 // An empty commit has nothing to sync and asks nothing (OutcomeCurrent): Argo CD reports a missing branch itself. Any
 // other commit is always synced, whatever the reason, because what is applied is not known from an Application that
