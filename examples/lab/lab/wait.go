@@ -92,6 +92,9 @@ func describe(object *unstructured.Unstructured) string {
 		return "It does not exist.\n"
 	}
 	shown := map[string]any{"spec": object.Object["spec"], "status": object.Object["status"]}
+	if operation, asked := object.Object["operation"]; asked {
+		shown["operation"] = operation
+	}
 	text, err := yaml.Marshal(shown)
 	if err != nil {
 		return err.Error() + "\n"
@@ -104,7 +107,7 @@ func (l *Lab) logs(namespace string) string {
 	var b strings.Builder
 	for _, p := range l.controllers() {
 		var about []string
-		for line := range strings.Lines(p.Log(1000)) {
+		for line := range strings.Lines(p.Log(100_000)) {
 			if strings.Contains(line, namespace) {
 				about = append(about, line)
 			}
