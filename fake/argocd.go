@@ -58,7 +58,7 @@ type ArgoCDOptions struct {
 //   - Projects are not looked at, and the only destination is the cluster itself. The window of Block or BlockAutomated is
 //     everybody's.
 //   - Everything is applied by server-side apply, and syncOptions are not looked at.
-//   - Each wave is healthy at once, and health says no more than whether everything exists.
+//   - Each wave is healthy at once, and health says no more than whether everything exists that Argo CD has a health of.
 //   - status.sync is never late: the tip of the branch is looked at anew each time. An Application is compared after its spec has
 //     changed, after an operation, when it is asked to refresh, and every two minutes, but not when what it applied changed.
 //   - Objects are read from the API server, never from a cache that lags behind.

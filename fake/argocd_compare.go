@@ -2,11 +2,14 @@ package fake
 
 import (
 	"context"
+	"fmt"
 	"reflect"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -40,6 +43,9 @@ func (c *applicationController) compare(ctx context.Context, name types.Namespac
 	if err == nil {
 		err = c.autoSync(ctx, name, found)
 	}
+	if err == nil {
+		c.reportChanges(ctx, app, found)
+	}
 	return next{after: resync}, err
 }
 
@@ -57,7 +63,7 @@ func (c *applicationController) comparison(ctx context.Context, app *unstructure
 			continue
 		}
 		exists, same := c.isApplied(ctx, target)
-		if !exists {
+		if !exists && hasHealth(target) {
 			found.health = "Missing"
 		}
 		if !same {
@@ -69,6 +75,16 @@ func (c *applicationController) comparison(ctx context.Context, app *unstructure
 		found.status = "OutOfSync"
 	}
 	return found, err
+}
+
+// hasHealth reports whether Argo CD has a health of its own for an object's kind. One of another kind that does not exist yet
+// makes no Application unhealthy.
+func hasHealth(object *unstructured.Unstructured) bool {
+	switch object.GroupVersionKind().GroupKind() {
+	case schema.GroupKind{Kind: "Service"}, schema.GroupKind{Group: "apps", Kind: "Deployment"}, schema.GroupKind{Group: "batch", Kind: "Job"}:
+		return true
+	}
+	return false
 }
 
 // isApplied reports whether an object exists, and whether it is as it would be applied.
@@ -139,6 +155,9 @@ func (c *applicationController) autoSync(ctx context.Context, name types.Namespa
 	app.Object["operation"] = automatedOperation(app, source, found.revision, prune)
 	unstructured.RemoveNestedField(app.Object, "status", "operationState")
 	_, err = c.client.Resource(applicationResource).Namespace(name.Namespace).Update(ctx, app, metav1.UpdateOptions{FieldManager: argoManager})
+	if err == nil {
+		c.event(ctx, app, corev1.EventTypeNormal, "OperationStarted", fmt.Sprintf("Initiated automated sync to '%s'", found.revision))
+	}
 	return ignoreNotFound(err)
 }
 

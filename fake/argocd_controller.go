@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -246,7 +247,13 @@ func (p *pass) write(ctx context.Context) error {
 		patch["operation"] = nil
 	}
 	p.written = text
-	return p.patch(ctx, nameOf(p.app), patch)
+	if err := p.patch(ctx, nameOf(p.app), patch); err != nil {
+		return err
+	}
+	if p.state.completed() {
+		p.report(ctx)
+	}
+	return nil
 }
 
 // finalize deletes what an Application has applied, where its finalizer says so, and lets it go.
@@ -269,6 +276,7 @@ func (c *applicationController) finalize(ctx context.Context, app *unstructured.
 	}
 	for _, object := range tracked {
 		if err := c.delete(ctx, object); err != nil {
+			c.event(ctx, app, corev1.EventTypeWarning, "StatusRefreshed", "Unable to delete application resources: "+err.Error())
 			return err
 		}
 	}

@@ -52,10 +52,12 @@ func (a *artifacts) get(url string) (Files, bool) {
 	return files, ok
 }
 
-// drop removes the artifacts of a source.
-func (a *artifacts) drop(source types.NamespacedName) {
+// drop removes the artifacts of a source, and reports whether it had any.
+func (a *artifacts) drop(source types.NamespacedName) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	prefix := artifactHost + path.Dir(artifactPath(source, "any")) + "/"
+	held := len(a.files)
 	maps.DeleteFunc(a.files, func(url string, _ Files) bool { return strings.HasPrefix(url, prefix) })
+	return len(a.files) < held
 }

@@ -33,6 +33,7 @@ type Cluster struct {
 	*View
 
 	server  *apiserver.Server
+	events  *eventLog
 	stopped atomic.Bool
 
 	mu      sync.Mutex
@@ -44,6 +45,7 @@ var _ dynamic.Interface = (*Cluster)(nil)
 // NewCluster starts a cluster.
 func NewCluster(options Options) *Cluster {
 	c := &Cluster{server: apiserver.New()}
+	c.events = &eventLog{cluster: c}
 	for _, namespace := range options.Namespaces {
 		c.server.CreateNamespace(namespace)
 	}

@@ -34,6 +34,12 @@
 //
 // It does with an operation what application-controller 3.2.11 does, its faults included: see [ArgoCD].
 //
+// # Events
+//
+// Both simulated tools write the Kubernetes Events that the real ones do, of type core/v1, which events.k8s.io/v1 shows as well: what they
+// applied, what failed and why, that nothing has changed. They are counted and combined by client-go, as those of the real ones are. The
+// newest 5,000 are kept.
+//
 // # Views, requests and faults
 //
 // A [View] is the cluster as one client sees it. [Cluster.As] makes one for another identity, with a rule that says

@@ -50,7 +50,8 @@ type FluxOptions struct {
 //
 //   - A new object is reconciled at once after its finalizer was added, and intervals have no jitter.
 //   - Objects are read from the API server, never from a cache that lags behind.
-//   - There are no events, metrics or notifications, and no other controllers of Flux.
+//   - There are no metrics or notifications, and no other controllers of Flux. Its Events are there at once, and none tell that old
+//     artifacts were removed.
 //   - Of a kustomization.yaml only resources are known, and of the sources of a Kustomization only GitRepositories. What
 //     else would change what is applied (patches, substitutions, decryption, CEL, includes, ignored files and the like) makes the
 //     object fail with a message that says so.

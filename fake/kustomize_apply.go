@@ -4,9 +4,11 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"strings"
 	"time"
 
 	fluxmeta "github.com/fluxcd/pkg/apis/meta"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -53,21 +55,31 @@ func (c *kustomizeController) apply(ctx context.Context, ks *managed, source *un
 
 // applied applies the objects, prunes what is no longer among them, and waits for their health.
 func (r *run) applied(ctx context.Context, objects []*unstructured.Unstructured) error {
-	entries, err := r.applyStaged(ctx, objects)
+	changes, err := r.applyStaged(ctx, objects)
 	if err != nil {
 		return r.ended(fluxmeta.ReconciliationFailedReason, err)
 	}
+	log := changeLog(changes)
+	r.report(ctx, log)
+	entries := entriesOf(changes)
 	old := inventoryOf(r.ks)
 	r.ks.status["inventory"] = entries.inventory()
 	if err := r.prune(ctx, old.without(entries)); err != nil {
 		return r.ended(fluxmeta.PruneFailedReason, err)
 	}
-	if err := r.checkHealth(ctx, entries); err != nil {
+	if err := r.checkHealth(ctx, entries, log != ""); err != nil {
 		return r.ended(fluxmeta.HealthCheckFailedReason, err)
 	}
 	r.ks.status["lastAppliedRevision"] = r.revision
 	r.ks.mark(fluxmeta.ReadyCondition, metav1.ConditionTrue, fluxmeta.ReconciliationSucceededReason, "Applied revision: %s", r.revision)
 	return r.ended(fluxmeta.ReconciliationSucceededReason, nil)
+}
+
+// report writes an Event that says what the run has changed, if it has changed anything.
+func (r *run) report(ctx context.Context, log string) {
+	if log = strings.TrimSuffix(log, "\n"); log != "" {
+		r.event(ctx, r.ks, r.revision, corev1.EventTypeNormal, log)
+	}
 }
 
 // progress writes how far the run has come.

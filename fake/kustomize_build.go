@@ -179,7 +179,8 @@ func decode(name, content string) ([]*unstructured.Unstructured, error) {
 		case errors.Is(err, io.EOF):
 			return objects, nil
 		case err != nil:
-			return nil, fmt.Errorf("failed to decode Kubernetes YAML from %s: MalformedYAMLError: %w", path.Join(temporary(), name), err)
+			return nil, fmt.Errorf("failed to decode Kubernetes YAML from %s: MalformedYAMLError: %s", path.Join(temporary(), name),
+				strings.TrimPrefix(err.Error(), "error converting YAML to JSON: "))
 		case len(object.Object) == 0:
 		case object.IsList():
 			_ = object.EachListItem(func(item runtime.Object) error {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	fluxmeta "github.com/fluxcd/pkg/apis/meta"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -23,9 +24,11 @@ const (
 type kustomizeController struct {
 	flux *Flux
 	identity
+	events *recorder
 }
 
 func (c *kustomizeController) run(ctx context.Context) {
+	c.events = newRecorder(c.flux.cluster.events, kustomizeManager)
 	q := newQueue(minRetryDelay, maxRetryDelay)
 	kustomizations := newMirror(c.client.Resource(kustomizationResource), func(old, current *unstructured.Unstructured) {
 		if triggers(old, current) {
@@ -84,10 +87,14 @@ func (c *kustomizeController) reconcile(ctx context.Context, name types.Namespac
 		return next{}, ignoreNotFound(err)
 	}
 	ks := newManaged(resource, kustomizeStatusManager, object)
+	began := time.Now()
 	again, failed := c.decide(ctx, ks)
 	finishKustomization(ks)
 	if err := ks.patch(ctx); err != nil && (!ks.deleting() || !apierrors.IsNotFound(err)) {
 		failed = errors.Join(failed, err)
+	}
+	if ks.conditions.ready() && !spec[bool](ks, "suspend") {
+		c.finished(ctx, ks, time.Since(began))
 	}
 	return again, failed
 }
@@ -133,6 +140,7 @@ func (c *kustomizeController) decide(ctx context.Context, ks *managed) (next, er
 	}
 	if err := c.checkDependencies(ctx, ks, revisionOf(source)); err != nil {
 		ks.fail(fluxmeta.DependencyNotReadyReason, "%s", err)
+		c.event(ctx, ks, revisionOf(source), corev1.EventTypeNormal, fmt.Sprintf("Dependencies do not meet ready condition, retrying in %s", dependencyRequeue))
 		return next{after: dependencyRequeue}, nil
 	}
 	switch err := c.apply(ctx, ks, source); {
@@ -140,6 +148,7 @@ func (c *kustomizeController) decide(ctx context.Context, ks *managed) (next, er
 		ks.fail(fluxmeta.ArtifactFailedReason, "Source is not ready, artifact not found, retrying in %s", dependencyRequeue)
 		return next{after: dependencyRequeue}, nil
 	case err != nil:
+		c.event(ctx, ks, revisionOf(source), corev1.EventTypeWarning, err.Error())
 		return retry, nil //nolint:nilerr // it is reported in the status
 	default:
 		return next{after: interval}, nil
@@ -196,4 +205,30 @@ func (c *kustomizeController) checkDependencies(ctx context.Context, ks *managed
 func (m *managed) timeout() time.Duration {
 	const least = 30 * time.Second
 	return max(least, m.duration(m.duration(0, "interval")-least, "timeout"))
+}
+
+// event writes an Event about a Kustomization at a revision. Its reason is that of Ready as it is by now.
+func (c *kustomizeController) event(ctx context.Context, ks *managed, revision, kind, message string) {
+	c.annotatedEvent(ctx, ks, revision, kind, message, map[string]string{})
+}
+
+func (c *kustomizeController) annotatedEvent(ctx context.Context, ks *managed, revision, kind, message string, annotations map[string]string) {
+	if revision != "" {
+		annotations[kustomizeGroup+"/revision"] = revision
+	}
+	reason := "info"
+	if kind == corev1.EventTypeWarning {
+		reason = "error"
+	}
+	if ready, ok := ks.conditions.get(fluxmeta.ReadyCondition); ok {
+		reason = ready.Reason
+	}
+	c.events.event(ctx, ks.object, annotations, kind, reason, message)
+}
+
+// finished says that a reconcile has left ks ready, be it that nothing was to be done, or that ks is gone now.
+func (c *kustomizeController) finished(ctx context.Context, ks *managed, took time.Duration) {
+	applied, _ := ks.status["lastAppliedRevision"].(string)
+	message := fmt.Sprintf("Reconciliation finished in %s, next run in %s", took, ks.duration(0, "interval"))
+	c.annotatedEvent(ctx, ks, applied, corev1.EventTypeNormal, message, map[string]string{kustomizeGroup + "/commit_status": "update"})
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	fluxmeta "github.com/fluxcd/pkg/apis/meta"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -51,13 +52,14 @@ func HealthOf(object *unstructured.Unstructured) Health {
 // healthPoll is how often the objects are looked at.
 const healthPoll = 5 * time.Second
 
-// checkHealth waits for the health of what spec.wait or spec.healthChecks name. Neither a suspend nor a newer revision cancels it.
-func (r *run) checkHealth(ctx context.Context, applied inventory) error {
+// checkHealth waits for the health of what spec.wait or spec.healthChecks name. Drifted says that the run has changed something. Neither a suspend nor a newer revision cancels it.
+func (r *run) checkHealth(ctx context.Context, applied inventory, drifted bool) error {
 	objects := r.toCheck(applied)
 	if len(objects) == 0 {
 		r.ks.conditions.remove(fluxmeta.HealthyCondition)
 		return nil
 	}
+	wasHealthy := r.ks.conditions.is(fluxmeta.HealthyCondition, metav1.ConditionTrue)
 	message := fmt.Sprintf("Running health checks for revision %s with a timeout of %s", r.revision, r.ks.timeout())
 	r.ks.markReconciling(fluxmeta.ProgressingReason, "%s", message)
 	r.ks.mark(fluxmeta.HealthyCondition, metav1.ConditionUnknown, fluxmeta.ProgressingReason, "%s", message)
@@ -69,7 +71,11 @@ func (r *run) checkHealth(ctx context.Context, applied inventory) error {
 		r.ks.mark(fluxmeta.HealthyCondition, metav1.ConditionFalse, fluxmeta.HealthCheckFailedReason, "%s", err)
 		return fmt.Errorf("health check failed after %s: %w", time.Since(began), err)
 	}
-	r.ks.mark(fluxmeta.HealthyCondition, metav1.ConditionTrue, fluxmeta.SucceededReason, "Health check passed in %s", time.Since(began))
+	message = fmt.Sprintf("Health check passed in %s", time.Since(began))
+	if isNew := r.ks.status["lastAppliedRevision"] != r.revision; !wasHealthy || isNew && drifted {
+		r.event(ctx, r.ks, r.revision, corev1.EventTypeNormal, message)
+	}
+	r.ks.mark(fluxmeta.HealthyCondition, metav1.ConditionTrue, fluxmeta.SucceededReason, "%s", message)
 	return r.ks.patch(ctx)
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -95,54 +96,61 @@ func (r *run) prune(ctx context.Context, stale inventory) error {
 		return nil
 	}
 	err := r.flux.faults.step(ctx, PruneStep, r.ks.name())
+	var done []change
 	if err == nil {
-		stale, err = r.delete(ctx, r.ks, stale)
+		done, stale, err = r.delete(ctx, r.ks, stale)
 	}
 	if err != nil {
 		r.ks.status["inventory"] = append(inventoryOf(r.ks), stale...).inventory()
+		return err
 	}
-	return err
+	r.report(ctx, changeLog(done))
+	return nil
 }
 
-// delete deletes objects that carry the labels of ks, and returns those that it could not.
-func (c *kustomizeController) delete(ctx context.Context, ks *managed, objects inventory) (left inventory, err error) {
+// delete deletes objects that carry the labels of ks, and returns what it did, and those that it could not delete.
+func (c *kustomizeController) delete(ctx context.Context, ks *managed, objects inventory) (done []change, left inventory, err error) {
 	objects = slices.Clone(objects)
 	slices.SortFunc(objects, func(a, b inventoryEntry) int { return -compareEntries(a, b) })
 	var failed []string
 	for _, entry := range objects {
-		if err := c.deleteOne(ctx, ks, entry); err != nil {
+		action, err := c.deleteOne(ctx, ks, entry)
+		if err != nil {
 			left = append(left, entry)
 			failed = append(failed, err.Error())
+			continue
 		}
+		done = append(done, change{entry: entry, action: action})
 	}
 	if len(failed) > 0 {
-		return left, errors.New("delete failed, errors: " + strings.Join(failed, ";") + ";")
+		return done, left, errors.New("delete failed, errors: " + strings.Join(failed, ";") + ";")
 	}
-	return nil, nil
+	return done, nil, nil
 }
 
-func (c *kustomizeController) deleteOne(ctx context.Context, ks *managed, entry inventoryEntry) error {
+// deleteOne says what became of an object, also of one that was gone before.
+func (c *kustomizeController) deleteOne(ctx context.Context, ks *managed, entry inventoryEntry) (action string, err error) {
 	resource, err := c.resourceOf(entry.object())
 	if err != nil {
-		return fmt.Errorf("%s query failed: %w", entry.subject(), err)
+		return "", fmt.Errorf("%s query failed: %w", entry.subject(), err)
 	}
 	existing, err := resource.Get(ctx, entry.name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return nil
+		return "deleted", nil
 	}
 	if err != nil {
-		return fmt.Errorf("%s query failed: %w", entry.subject(), err)
+		return "", fmt.Errorf("%s query failed: %w", entry.subject(), err)
 	}
 	labels := existing.GetLabels()
 	if labels[kustomizeGroup+"/name"] != ks.name().Name || labels[kustomizeGroup+"/namespace"] != ks.name().Namespace || keeps(existing) {
-		return nil
+		return "skipped", nil
 	}
 	background := metav1.DeletePropagationBackground
 	err = resource.Delete(ctx, entry.name, metav1.DeleteOptions{PropagationPolicy: &background})
 	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("%s delete failed: %w", entry.subject(), err)
+		return "", fmt.Errorf("%s delete failed: %w", entry.subject(), err)
 	}
-	return nil
+	return "deleted", nil
 }
 
 // keeps reports whether an object says that it is not to be pruned.
@@ -165,8 +173,14 @@ func (c *kustomizeController) finalize(ctx context.Context, ks *managed) error {
 		prunes = policy != "Orphan"
 	}
 	if prunes && !spec[bool](ks, "suspend") {
-		if _, err := c.delete(ctx, ks, inventoryOf(ks)); err != nil {
+		applied, _ := ks.status["lastAppliedRevision"].(string)
+		done, _, err := c.delete(ctx, ks, inventoryOf(ks))
+		if err != nil {
+			c.event(ctx, ks, applied, corev1.EventTypeWarning, "pruning for deleted resource failed")
 			return err
+		}
+		if log := strings.TrimSuffix(changeLog(done), "\n"); log != "" {
+			c.event(ctx, ks, applied, corev1.EventTypeNormal, log)
 		}
 	}
 	ks.finalizers = without(ks.finalizers, sourceFinalizer)

@@ -23,7 +23,7 @@ type change struct {
 // applyStaged applies the objects in two stages: definitions of namespaces and cluster roles first, then the rest. Within
 // a stage the server is asked about each object by a dry run before any is written, so one that is refused leaves the stage
 // undone; but what an earlier stage wrote stays, and is in no inventory.
-func (r *run) applyStaged(ctx context.Context, objects []*unstructured.Unstructured) (inventory, error) {
+func (r *run) applyStaged(ctx context.Context, objects []*unstructured.Unstructured) ([]change, error) {
 	if err := r.flux.faults.step(ctx, ApplyStep, r.ks.name()); err != nil {
 		return nil, fmt.Errorf("%w\n%s", err, changeLog(nil))
 	}
@@ -46,11 +46,15 @@ func (r *run) applyStaged(ctx context.Context, objects []*unstructured.Unstructu
 			return nil, fmt.Errorf("%w\n%s", err, changeLog(changes))
 		}
 	}
-	var applied inventory
+	return changes, nil
+}
+
+func entriesOf(changes []change) inventory {
+	var entries inventory
 	for _, c := range changes {
-		applied = append(applied, c.entry)
+		entries = append(entries, c.entry)
 	}
-	return applied, nil
+	return entries
 }
 
 func isDefinition(object *unstructured.Unstructured) bool {
@@ -61,6 +65,7 @@ func isDefinition(object *unstructured.Unstructured) bool {
 	return false
 }
 
+// changeLog lists what has changed, one a line.
 func changeLog(changes []change) string {
 	var log strings.Builder
 	for _, c := range changes {

@@ -81,8 +81,9 @@ type Repository struct {
 
 // A gitCommit is what one commit holds. It does not change.
 type gitCommit struct {
-	number int
-	files  Files
+	number  int
+	subject string
+	files   Files
 }
 
 // URL is the address that the repository was made with.
@@ -188,7 +189,7 @@ func (r *Repository) commit(branch, parent string, files Files) string {
 		fmt.Fprintf(sum, "%q %q\n", path, files[path])
 	}
 	made := hex.EncodeToString(sum.Sum(nil))
-	r.commits[made] = gitCommit{number: r.made, files: files}
+	r.commits[made] = gitCommit{number: r.made, subject: fmt.Sprintf("Change %d of %s", r.made, branch), files: files}
 	r.branches[branch] = made
 	return made
 }

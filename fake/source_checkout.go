@@ -10,8 +10,8 @@ import (
 
 // A checkout is the commit that a GitRepository's ref leads to.
 type checkout struct {
-	commit, revision string
-	files            Files
+	commit, revision, subject string
+	files                     Files
 }
 
 var errEmptyRepository = errors.New("git repository is empty")
@@ -136,7 +136,7 @@ func (r *Repository) checkout(ref, commit string) checkout {
 	if ref != "" {
 		revision = ref + "@" + revision
 	}
-	return checkout{commit: commit, revision: revision, files: r.commits[commit].files}
+	return checkout{commit: commit, revision: revision, subject: r.commits[commit].subject, files: r.commits[commit].files}
 }
 
 func missingRef(url, ref string) error {

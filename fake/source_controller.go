@@ -7,6 +7,7 @@ import (
 	"time"
 
 	fluxmeta "github.com/fluxcd/pkg/apis/meta"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -29,9 +30,11 @@ const (
 type sourceController struct {
 	flux *Flux
 	identity
+	events *recorder
 }
 
 func (c *sourceController) run(ctx context.Context) {
+	c.events = newRecorder(c.flux.cluster.events, sourceManager)
 	q := newQueue(minRetryDelay, maxRetryDelay)
 	repositories := newMirror(c.client.Resource(gitRepositoryResource), func(old, current *unstructured.Unstructured) {
 		if triggers(old, current) {
@@ -123,7 +126,9 @@ func readyOfSource(c conditions) (metav1.Condition, bool) {
 func (c *sourceController) fetch(ctx context.Context, g *managed) (outcome, error) {
 	switch {
 	case g.deleting():
-		c.flux.artifacts.drop(g.name())
+		if c.flux.artifacts.drop(g.name()) {
+			c.normal(ctx, g, nil, "GarbageCollectionSucceeded", "garbage collected artifacts for deleted resource")
+		}
 		delete(g.status, "artifact")
 		g.finalizers = without(g.finalizers, sourceFinalizer)
 		return untouched, nil
@@ -143,6 +148,7 @@ func (c *sourceController) fetch(ctx context.Context, g *managed) (outcome, erro
 	found, err := c.checkout(ctx, g)
 	if err != nil {
 		g.mark(fetchFailedCondition, metav1.ConditionTrue, fetchFailure(err), "%s", err)
+		c.events.event(ctx, g.object, nil, corev1.EventTypeWarning, fetchFailure(err), err.Error())
 		return untouched, err
 	}
 	g.conditions.remove(fetchFailedCondition)
@@ -204,6 +210,7 @@ func (c *sourceController) keep(ctx context.Context, g *managed, found checkout)
 		stored["lastUpdateTime"] = time.Now().UTC().Format(time.RFC3339)
 		g.status["artifact"] = stored
 	}
+	c.announce(ctx, g, held, found)
 	g.conditions.remove(artifactOutdatedCondition)
 	g.mark(artifactInStorageCondition, metav1.ConditionTrue, fluxmeta.SucceededReason, "stored artifact for revision '%s'", found.revision)
 	return nil
