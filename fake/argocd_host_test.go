@@ -296,3 +296,35 @@ func TestTheControllerMayBeKilledWhileASyncWaits(t *testing.T) {
 		})
 	}
 }
+
+// A process that is taken for dead has sent its update, which reaches the API server late: after another process followed the
+// record to an end.
+func TestALateUpdateOfADeadProcessStartsNothingThatWasReportedAsNotRun(t *testing.T) {
+	inArgo(t, func(w *argoWorld) {
+		w.synced()
+		view := w.cluster.As("host", nil)
+		ask := w.ask(w.push("two", value("two")))
+		var recorded applier.Started
+		ask.Record = func(_ context.Context, started applier.Started) error { recorded = started; return nil }
+		var end applier.Progress
+		view.Inject(fake.Fault{
+			Verb: "update", Resource: applications.Resource, Nth: 1,
+			Before: func(fake.Request) {
+				recorded.Recovered = true
+				p, err := w.client().Progress(w.Context(), argoApp, &recorded)
+				assert.NoError(w, err)
+				assert.Equal(w, applier.StateRequested, p.State, "the update may still be on its way")
+				end = w.follow(recorded) // to the controller's next resync
+			},
+			After: func(fake.Request) { view.Cut() },
+		})
+
+		_, _ = w.through(view).Request(w.Context(), argoApp, ask)
+
+		assert.Equal(w, applier.ReasonNotRun, end.Reason, "%+v", end)
+		assert.True(w, end.AskAgain())
+		w.after(time.Hour)
+		assert.NotContains(w, w.app(), ask.Token)
+		assert.Equal(w, "one", w.data("cm"))
+	})
+}
