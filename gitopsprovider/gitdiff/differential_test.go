@@ -39,6 +39,7 @@ func TestSameAsGit(t *testing.T) {
 	for worker := range workers {
 		t.Run(fmt.Sprintf("part %d", worker), func(t *testing.T) {
 			t.Parallel()
+			r := r.in(t)
 			index := "GIT_INDEX_FILE=" + filepath.Join(t.TempDir(), "index")
 			for i := worker; i < len(pairs); i += workers {
 				from, to := pairs[i][0], pairs[i][1]
@@ -48,8 +49,15 @@ func TestSameAsGit(t *testing.T) {
 				path := paths[i%len(paths)]
 				got, err := d.Diff(t.Context(), gitopsprovider.DiffQuery{Repository: server.url, Path: path, From: from, To: to})
 				require.NoError(t, err)
+				if got.NewestTouching || len(got.Files) == 0 {
+					newest := r.git("log", "-1", "--format=%H", to, "--", or(path, "."))
+					assert.Equal(t, newest != "", got.NewestTouching, "a commit touched it")
+					if newest != "" {
+						assert.Equal(t, newest, got.To)
+					}
+				}
 				if got.NewestTouching {
-					from, to = got.From, got.To
+					from, to = or(got.From, emptyTree), got.To
 				}
 				sameEntries(t, r, path, from, to, got)
 				sameTree(t, r, index, path, from, to, got)
@@ -100,7 +108,7 @@ func sameTree(t *testing.T, r *repo, index, path, from, to string, got gitopspro
 	t.Helper()
 	env := []string{index}
 	r.run("", env, "read-tree", from)
-	_, err := r.try(patchOf(got), env, "apply", "--cached", "--whitespace=nowarn", "-")
+	_, err := r.try(patchOf(got), env, "apply", "--cached", "--allow-empty", "--whitespace=nowarn", "-")
 	if !assert.NoError(t, err) {
 		return
 	}

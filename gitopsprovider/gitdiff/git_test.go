@@ -32,6 +32,12 @@ func newRepo(t testing.TB) *repo {
 	return r
 }
 
+// in returns the repository for another test.
+func (r *repo) in(t testing.TB) *repo { return &repo{t, r.dir} }
+
+// emptyTree is the name of the tree without entries.
+const emptyTree = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
+
 // git runs git in the repository and returns what it prints.
 func (r *repo) git(args ...string) string {
 	r.t.Helper()
