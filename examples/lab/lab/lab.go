@@ -41,6 +41,9 @@ func (p Parts) argoCD() bool { return p == ArgoCD || p == All }
 type Options struct {
 	Parts    Parts
 	Progress io.Writer // nil means os.Stderr
+	// AuditPolicy is the YAML of an audit.k8s.io/v1 Policy. The API server then
+	// keeps a log, see [Lab.AuditLog]. Empty keeps none.
+	AuditPolicy string
 }
 
 // Lab is a running control plane. It is safe for concurrent use; the handles
@@ -131,7 +134,7 @@ func Up(ctx context.Context, options Options) (*Lab, error) {
 		return nil, err
 	}
 	for attempt := 1; ; attempt++ {
-		l, err := up(ctx, options.Parts, executables)
+		l, err := up(ctx, options, executables)
 		// A port that was free a moment ago may be somebody else's by now.
 		var taken *portInUse
 		if errors.As(err, &taken) && attempt < 3 {
@@ -141,7 +144,8 @@ func Up(ctx context.Context, options Options) (*Lab, error) {
 	}
 }
 
-func up(ctx context.Context, parts Parts, x *executables) (l *Lab, err error) {
+func up(ctx context.Context, options Options, x *executables) (l *Lab, err error) {
+	parts := options.Parts
 	e, err := newEnvironment()
 	if err != nil {
 		return nil, err
@@ -163,6 +167,11 @@ func up(ctx context.Context, parts Parts, x *executables) (l *Lab, err error) {
 	}
 	l.Etcd = newEtcd(e, x.etcd, [2]int(ports[0:2]))
 	l.APIServer = newAPIServer(e, x.apiServer, ports[2], ports[0], l.credentials)
+	if options.AuditPolicy != "" {
+		if err := l.audit(options.AuditPolicy); err != nil {
+			return l, err
+		}
+	}
 	if err := l.credentials.writeKubeconfig(l.Kubeconfig(), ports[2]); err != nil {
 		return l, err
 	}

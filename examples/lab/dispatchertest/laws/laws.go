@@ -1,0 +1,339 @@
+package laws
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gitops-applier/gitops-applier/applier"
+)
+
+// Violation is a law that was not kept.
+type Violation struct {
+	// Law is its number.
+	Law int
+	// Text says what happened.
+	Text string
+	// Operation is whose operation it happened to, if that is known.
+	Operation *Operation
+}
+
+func (v Violation) String() string {
+	return fmt.Sprintf("law %d: %s", v.Law, v.Text)
+}
+
+// Decision is one answer of a worker to whether its decision still holds.
+type Decision struct {
+	At time.Time
+	// Agent is the host's.
+	Agent string
+	// Trigger is the one that it decides for, as the log names it.
+	Trigger Object
+	Commit  string
+	Holds   bool
+}
+
+// Manager is the field manager of the hosts.
+const Manager = "lib"
+
+// Check judges every operation that hosts recorded or started, and every write of theirs.
+func (l *Log) Check(decisions []Decision) []Violation {
+	c := &check{byObject: make(map[Object][]*Event)}
+	for _, e := range l.Events {
+		if e.Made() {
+			c.byObject[e.Object] = append(c.byObject[e.Object], e)
+		}
+	}
+	for _, events := range c.byObject {
+		slices.SortStableFunc(events, byVersion)
+	}
+	c.decisions = make(map[Object][]Decision)
+	for _, d := range decisions {
+		c.decisions[d.Trigger] = append(c.decisions[d.Trigger], d)
+	}
+	c.of = make(map[*Event]*Operation)
+	for _, o := range l.Operations() {
+		for _, start := range o.Starts {
+			c.of[start] = o
+		}
+		c.asked(o)
+		c.recordedFirst(o)
+		c.settled(o)
+		c.endedOnce(o)
+		c.appliedWhatItSays(o)
+		c.ranIfItShows(o)
+	}
+	for _, object := range slices.SortedFunc(maps.Keys(c.byObject), func(a, b Object) int { return strings.Compare(a.String(), b.String()) }) {
+		c.suspendedAgain(object)
+	}
+	for _, e := range l.Events {
+		if e.Host && e.Writes() {
+			c.guarded(e)
+		}
+	}
+	return c.violations
+}
+
+type check struct {
+	// of are the operations of the writes that may start them.
+	of map[*Event]*Operation
+	// byObject are the writes to each object that were made, by anybody, in order.
+	byObject   map[Object][]*Event
+	decisions  map[Object][]Decision
+	violations []Violation
+}
+
+func (c *check) fail(law int, o *Operation, format string, args ...any) {
+	c.violations = append(c.violations, Violation{Law: law, Operation: o, Text: fmt.Sprintf(format, args...)})
+}
+
+// asked is law 1: the worker said last that the decision holds, it was for this commit, and the source had it.
+func (c *check) asked(o *Operation) {
+	record := o.record()
+	if record == nil {
+		return // which is another law's
+	}
+	for _, start := range o.Starts {
+		var last *Decision
+		for i, d := range c.decisions[o.Trigger] {
+			if d.Agent == start.Agent && d.At.Before(start.At) && (last == nil || d.At.After(last.At)) {
+				last = &c.decisions[o.Trigger][i]
+			}
+		}
+		switch {
+		case last == nil || !last.Holds:
+			c.fail(1, o, "%s was asked although the decision did not hold any more: %s", o.Applier, start)
+		case last.Commit != record.Started.Commit:
+			c.fail(1, o, "%s was asked for %s, and not for %s", o.Applier, record.Started.Commit, last.Commit)
+		}
+		if start.Object.Resource == applications {
+			if start.Sent.OperationCommit != record.Started.Commit {
+				c.fail(1, o, "%s was asked to sync %q, and not %s", o.Applier, start.Sent.OperationCommit, record.Started.Commit)
+			}
+		} else if start.Made() && !c.fetched(record.Started.Commit, start.Left.Version) {
+			c.fail(1, o, "%s was asked before a source held %s: %s", o.Applier, record.Started.Commit, start)
+		}
+	}
+}
+
+// fetched reports whether a GitRepository held the commit before a version.
+func (c *check) fetched(commit, version string) bool {
+	for object, events := range c.byObject {
+		if object.Resource != gitRepositories {
+			continue
+		}
+		for _, e := range events {
+			if e.Left.Fetched == commit && before(e.Left.Version, version) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// recordedFirst is law 2.
+func (c *check) recordedFirst(o *Operation) {
+	for _, start := range o.Starts {
+		recorded := slices.ContainsFunc(o.Records, func(r *Event) bool {
+			record := r.Left.Record
+			return r.Agent == start.Agent && r.At.Before(start.At) &&
+				(start.Left == nil || before(r.Left.Version, start.Left.Version)) &&
+				!record.Completed() && objectOf(record.Applier) == start.Object && string(record.Started.UID) == start.Sent.UID
+		})
+		if !recorded {
+			c.fail(2, o, "%s was asked before that was recorded: %s", o.Applier, start)
+		}
+	}
+}
+
+// settled is law 3 for one operation: it ends once a suspend of its own is handled.
+func (c *check) settled(o *Operation) {
+	end := o.ended()
+	if end == nil || end.Left.Record.Started.Outcome != applier.OutcomeResumed {
+		return
+	}
+	token := end.Left.Record.Progress.SuspendToken
+	handled := token != "" && slices.ContainsFunc(c.byObject[o.Applier], func(e *Event) bool {
+		return e.Left.Handled == token && before(e.Left.Version, end.Left.Version)
+	})
+	if !handled {
+		c.fail(3, o, "%s was reported as ended before its suspend %q was handled: %s", o.Applier, token, end)
+	}
+}
+
+// suspendedAgain is law 3 for one Kustomization: after each resume of a host's comes a suspend of a host's.
+func (c *check) suspendedAgain(object Object) {
+	if object.Resource != kustomizations {
+		return
+	}
+	var resumed *Event
+	for _, e := range c.byObject[object] {
+		switch {
+		case !e.Host || e.Sent == nil || e.Sent.Suspend == nil:
+		case *e.Sent.Suspend:
+			resumed = nil
+		case resumed != nil:
+			c.fail(3, c.of[resumed], "%s was resumed twice with no suspend between: %s and %s", object, resumed, e)
+			resumed = e
+		default:
+			resumed = e
+		}
+	}
+	if resumed != nil {
+		c.fail(3, c.of[resumed], "%s was left resumed: %s", object, resumed)
+	}
+}
+
+// Everything that a host may state of Flux's objects.
+var (
+	stated = []string{
+		"apiVersion", "kind", "metadata/name", "metadata/namespace", "metadata/uid", "metadata/resourceVersion",
+		"metadata/annotations/reconcile.fluxcd.io/requestedAt",
+	}
+	statedOfKustomizations = append(slices.Clone(stated), "spec/suspend")
+)
+
+// guarded is law 4.
+func (c *check) guarded(e *Event) {
+	var may []string
+	switch e.Object.Resource {
+	case kustomizations:
+		may = statedOfKustomizations
+	case gitRepositories:
+		may = stated
+	case applications:
+		c.guardedUpdate(e)
+		return
+	default:
+		return // an object of the host's own
+	}
+	o := c.of[e]
+	switch {
+	case e.Verb != "patch" || e.Sent == nil || e.Subresource != "":
+		c.fail(4, o, "a host made a write that it may not make: %s", e)
+		return
+	case e.Manager != Manager:
+		c.fail(4, o, "a host wrote under the field manager %q: %s", e.Manager, e)
+	case e.Sent.UID == "":
+		c.fail(4, o, "a write has no UID: %s", e)
+	case e.starts() != "" && e.Sent.Version == "":
+		c.fail(4, o, "a write that starts an operation has no resourceVersion: %s", e)
+	}
+	for _, field := range e.Sent.Fields {
+		if !slices.Contains(may, field) {
+			c.fail(4, o, "a host wrote %s: %s", field, e)
+		}
+	}
+}
+
+// guardedUpdate is law 4 for an Application: an update changes nothing but the operation and its record, of what
+// stands.
+func (c *check) guardedUpdate(e *Event) {
+	o := c.of[e]
+	switch {
+	case e.Verb != "update" || e.Sent == nil:
+		c.fail(4, o, "a host made a write that it may not make: %s", e)
+		return
+	case e.Sent.UID == "" || e.Sent.Version == "":
+		c.fail(4, o, "an update has no UID or no resourceVersion: %s", e)
+		return
+	case !e.Made():
+		return
+	}
+	events := c.byObject[e.Object]
+	i := slices.IndexFunc(events, func(earlier *Event) bool { return earlier.Left.Version == e.Sent.Version })
+	switch {
+	case i < 0 || i+1 >= len(events) || events[i+1] != e:
+		c.fail(4, o, "an update was made of something else than what stood before it: %s", e)
+	case events[i].Left.Operation != "" && events[i].Left.Operation != e.Sent.Operation:
+		c.fail(4, o, "an update replaced the operation %s: %s", events[i].Left.Operation, e)
+	case events[i].Left.Rest != e.Sent.Rest:
+		c.fail(4, o, "an update changed more than the operation: %s\n%s\n%s", e, events[i].Left.Rest, e.Sent.Rest)
+	}
+}
+
+// endedOnce is law 5: what was started has one end, which is recorded once and does not change.
+func (c *check) endedOnce(o *Operation) {
+	end := o.ended()
+	if end == nil {
+		if start := o.started(); start != nil {
+			c.fail(5, o, "%s was asked, and no end of that is recorded: %s", o.Applier, start)
+		}
+		if len(o.Records) > 0 && c.last(o.Trigger) == o.Records[len(o.Records)-1] {
+			c.fail(5, o, "%s still records an open operation: %s", o.Trigger, c.last(o.Trigger))
+		}
+		return
+	}
+	for _, e := range o.Records {
+		if before(end.Left.Version, e.Left.Version) && textOf(e.Left.Record) != textOf(end.Left.Record) {
+			c.fail(5, o, "the end of an operation was recorded twice: %s and %s", end, e)
+		}
+	}
+}
+
+func textOf(operation *applier.Operation) string {
+	text, _ := json.Marshal(operation)
+	return string(text)
+}
+
+// last returns the last write to an object.
+func (c *check) last(object Object) *Event {
+	events := c.byObject[object]
+	return events[len(events)-1]
+}
+
+// appliedWhatItSays is law 7: while it ran, the applier's own status showed what the record names.
+func (c *check) appliedWhatItSays(o *Operation) {
+	end, start := o.ended(), o.started()
+	if end == nil || end.Left.Record.Progress.State != applier.StateSucceeded {
+		return
+	}
+	progress, asked := end.Left.Record.Progress, end.Left.Record.Started.Commit
+	switch {
+	case start == nil:
+		c.fail(7, o, "%s succeeded and was not asked: %s", o.Applier, end)
+		return
+	case (progress.AppliedCommit == asked) != (progress.Reason != applier.ReasonAppliedOther):
+		c.fail(7, o, "%s was asked for %s, and its end does not say that it applied another: %s", o.Applier, asked, end)
+	}
+	applied := slices.ContainsFunc(c.byObject[o.Applier], func(e *Event) bool {
+		if !before(start.Left.Version, e.Left.Version) || !before(e.Left.Version, end.Left.Version) {
+			return false
+		}
+		if o.Applier.Resource == applications {
+			return e.Left.Phase == "Succeeded" && e.Left.SyncedToken == o.Token && e.Left.Synced == progress.AppliedCommit
+		}
+		return e.Left.Applied == progress.AppliedCommit
+	})
+	if !applied {
+		c.fail(7, o, "%s does not show that it applied %s for the request: %s", o.Applier, progress.AppliedCommit, end)
+	}
+}
+
+// ranIfItShows is law 6: nothing is said to have not run that the applier shows to have.
+func (c *check) ranIfItShows(o *Operation) {
+	end := o.ended()
+	if end == nil || end.Left.Record.Progress.Reason != applier.ReasonNotRun {
+		return
+	}
+	for _, e := range c.byObject[o.Applier] {
+		if e.Left.Handled == o.Token || e.Left.SyncedToken == o.Token {
+			c.fail(6, o, "%s is said to have not run for the request, and shows that it did: %s", o.Applier, e)
+			return
+		}
+	}
+}
+
+// Quiet is law 8: it returns what hosts requested in a time in which nothing happened, the renewal of watches aside.
+func (l *Log) Quiet(from, to time.Time) []Violation {
+	var violations []Violation
+	for _, e := range l.Events {
+		if e.Host && e.Verb != "watch" && e.At.After(from) && e.At.Before(to) {
+			violations = append(violations, Violation{Law: 8, Text: fmt.Sprintf("a request while nothing changes: %s", e)})
+		}
+	}
+	return violations
+}
