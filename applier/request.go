@@ -22,8 +22,8 @@ type ApplyRequest struct {
 	// Recovered is the operation that Trigger records and that this attempt is to follow to its end, after a restart. It is
 	// asked for nothing then: the fields above but Trigger are not read. Nil makes a request.
 	Recovered *Operation
-	// Report is told how the attempt goes, on the attempt's goroutine, one call at a time. The attempt waits
-	// for it. Nil is told nothing.
+	// Report is told how the attempt goes, on the attempt's goroutine, one call at a time. It has to return soon: the
+	// attempt waits for it, and an operation is taken no further meanwhile. Nil is told nothing.
 	Report func(Report)
 }
 
