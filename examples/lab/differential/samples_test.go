@@ -258,4 +258,5 @@ var role = sample{
 var samples = []sample{
 	kustomization, kustomization, kustomization, kustomization, kustomization, gitRepository, gitRepository, application, application,
 	widget, widget, widget, widgetV2, helmRelease, configMap, secret, role, event, lease,
+	helmChart, helmRepository, ociRepository, bucket, applicationSet,
 }
