@@ -112,9 +112,9 @@ func plainManifests(files Files, folder string) ([]*unstructured.Unstructured, e
 		case name == "Chart.yaml" || slices.Contains(kustomizationFiles, name):
 			return nil, fmt.Errorf("the simulated application-controller syncs plain manifests, and not what %s makes", name)
 		case slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(name)):
-			made, err := decode(name, files[name])
+			made, err := decodeYAML(files[name])
 			if err != nil && looksLikeManifest(files[name]) {
-				return nil, fmt.Errorf("rpc error: code = FailedPrecondition desc = Failed to unmarshal %q: failed to unmarshal manifest: %w", name, errors.Unwrap(err))
+				return nil, fmt.Errorf("rpc error: code = FailedPrecondition desc = Failed to unmarshal %q: failed to unmarshal manifest: %w", name, err)
 			}
 			if err != nil {
 				continue

@@ -136,7 +136,9 @@ func TestAFailedSyncIsReportedInTheControllersWords(t *testing.T) {
 		},
 		"a manifest that is no YAML": {
 			files:  fake.Files{"bad.yaml": "apiVersion: v1\nkind: ConfigMap\n\tmetadata: {\n"},
-			reason: "Error", message: "ComparisonError", applied: "one",
+			reason: "Error", message: `ComparisonError: Failed to load target state: failed to generate manifest for source 1 of 1: rpc error: code = FailedPrecondition ` +
+				`desc = Failed to unmarshal "bad.yaml": failed to unmarshal manifest: error converting YAML to JSON: yaml: line 3: `,
+			applied: "one",
 		},
 		"a commit that the repository does not have": {
 			commit: "0123456789012345678901234567890123456789", reason: "Error", message: "0123456789012345678901234567890123456789", applied: "one",

@@ -169,8 +169,17 @@ func hasFolder(files Files, folder string) bool {
 	return false
 }
 
-// decode reads the objects in a YAML file.
+// decode reads the objects in a YAML file, and fails in the words of kustomize-controller.
 func decode(name, content string) ([]*unstructured.Unstructured, error) {
+	objects, err := decodeYAML(content)
+	if err != nil {
+		return nil, fmt.Errorf("failed to decode Kubernetes YAML from %s: MalformedYAMLError: %s", path.Join(temporary(), name),
+			strings.TrimPrefix(err.Error(), "error converting YAML to JSON: "))
+	}
+	return objects, nil
+}
+
+func decodeYAML(content string) ([]*unstructured.Unstructured, error) {
 	decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader([]byte(content)), 4096)
 	var objects []*unstructured.Unstructured
 	for {
@@ -179,8 +188,7 @@ func decode(name, content string) ([]*unstructured.Unstructured, error) {
 		case errors.Is(err, io.EOF):
 			return objects, nil
 		case err != nil:
-			return nil, fmt.Errorf("failed to decode Kubernetes YAML from %s: MalformedYAMLError: %s", path.Join(temporary(), name),
-				strings.TrimPrefix(err.Error(), "error converting YAML to JSON: "))
+			return nil, err
 		case len(object.Object) == 0:
 		case object.IsList():
 			_ = object.EachListItem(func(item runtime.Object) error {
