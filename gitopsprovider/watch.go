@@ -84,13 +84,13 @@ func (w *kindWatch) once(ctx context.Context, resource dynamic.ResourceInterface
 	lists := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			list, err := resource.List(ctx, options)
-			w.failed(ctx, err)
+			w.reached(ctx, err)
 			listed = err == nil
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			watcher, err := resource.Watch(ctx, options)
-			w.failed(ctx, err)
+			w.reached(ctx, err)
 			if err == nil && listed {
 				// An API server goes on from the list; a stand-in may begin with the watch, and lose what came between.
 				listed = false
@@ -110,6 +110,13 @@ func (w *kindWatch) reread(ctx context.Context, resource dynamic.ResourceInterfa
 	err := eachOf(ctx, resource, metav1.ListOptions{}, func(u *unstructured.Unstructured) { objects = append(objects, u) })
 	if err == nil {
 		_ = w.Replace(objects, "")
+	}
+}
+
+// reached notes what became of one request, other than that this version is not served: another may be.
+func (w *kindWatch) reached(ctx context.Context, err error) {
+	if AnswerOf(err) != AnswerNotServed {
+		w.failed(ctx, err)
 	}
 }
 
