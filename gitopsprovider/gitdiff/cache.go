@@ -157,7 +157,7 @@ func (c *cache) entries() []cached {
 			if err != nil {
 				return nil //nolint:nilerr // it vanished
 			}
-			if info, err := d.Info(); err == nil {
+			if info, err := d.Info(); err == nil && info.Mode().IsRegular() {
 				e.bytes += info.Size()
 			}
 			if strings.HasSuffix(path, ".pack") {

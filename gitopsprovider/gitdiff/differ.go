@@ -128,6 +128,9 @@ func (c *call) run(ctx context.Context, f func(context.Context, *repository) err
 	}()
 	s := openStore(entry.dir)
 	defer s.close()
+	if err := s.reload(); err != nil {
+		return err
+	}
 	r := &repository{call: c, store: s, entry: entry}
 	defer r.disconnect()
 	return f(ctx, r)

@@ -53,6 +53,9 @@ func (e *entry) open(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", errBroken, err)
 	}
+	if _, err := os.Stat(e.packs()); err != nil {
+		return fmt.Errorf("%w: %w", errBroken, err)
+	}
 	now := time.Now()
 	_ = os.Chtimes(filepath.Join(e.dir, stateFile), now, now) // only tidy reads it
 	return nil

@@ -47,13 +47,9 @@ func (f *fetcher) fetch(ctx context.Context, wants []plumbing.Hash, depth int, d
 		return err
 	}
 	defer fetching.release()
-	f.store.reload()
-	if done() {
-		return nil // another call has just fetched it
+	if here, err := f.begin(done); here || err != nil {
+		return err
 	}
-	f.entry.removeLeftovers()
-	f.entry.fetched = true
-
 	err = f.exchange(ctx, exchange{wants: wants, depth: depth, tips: wants, blobless: true})
 	var refused *refusedError
 	if err != nil && !errors.As(err, &refused) {
@@ -90,35 +86,60 @@ func (f *fetcher) fetch(ctx context.Context, wants []plumbing.Hash, depth int, d
 	return nil
 }
 
+// begin prepares a fetch, whose lock is held. It reports whether another call has
+// just fetched what is needed.
+func (f *fetcher) begin(done func() bool) (bool, error) {
+	if err := f.store.reload(); err != nil {
+		return false, err
+	}
+	if done() {
+		return true, nil
+	}
+	here, err := f.entry.readState()
+	if err != nil {
+		return false, fmt.Errorf("%w: %w", errBroken, err)
+	}
+	if !f.store.hasAll(hashes(here.Tips)) {
+		return false, fmt.Errorf("%w: packs are missing", errBroken)
+	}
+	f.entry.removeLeftovers()
+	f.entry.fetched = true
+	return false, nil
+}
+
 // errNotGiven is something that a server does not have, or does not give.
 var errNotGiven = errors.New("the server does not have it")
 
-// fetchBlobs adds files that a partial repository lacks, or else, where the
-// server refuses that, all files of the commits.
+// fetchBlobs adds files that a partial repository lacks: by their hash, or else,
+// where the server refuses that, with all files of the commits, or else with all
+// there is.
 func (f *fetcher) fetchBlobs(ctx context.Context, blobs, commits []plumbing.Hash, done func() bool) error {
 	fetching, err := f.entry.fetching(ctx)
 	if err != nil {
 		return err
 	}
 	defer fetching.release()
-	f.store.reload()
-	if done() {
-		return nil
-	}
-	f.entry.removeLeftovers()
-	f.entry.fetched = true
-	err = f.exchange(ctx, exchange{wants: blobs})
-	var refused *refusedError
-	if err != nil && !errors.As(err, &refused) || err == nil && done() {
+	if here, err := f.begin(done); here || err != nil {
 		return err
 	}
-	if err := f.exchange(ctx, exchange{wants: commits, depth: 1}); err != nil {
+	adv, err := f.remote.advertised(ctx)
+	if err != nil {
 		return err
 	}
-	if !done() {
-		return errNotGiven
+	for _, x := range []exchange{{wants: blobs}, {wants: commits, depth: 1}, {wants: branchesAndTags(adv), depth: unlimited}} {
+		if len(x.wants) == 0 {
+			continue
+		}
+		err := f.exchange(ctx, x)
+		if err == nil && done() {
+			return nil
+		}
+		var refused *refusedError
+		if err != nil && !errors.As(err, &refused) {
+			return err
+		}
 	}
-	return nil
+	return errNotGiven
 }
 
 // likelyTips are the tips of the branches to search first.
@@ -188,7 +209,9 @@ func (f *fetcher) exchange(ctx context.Context, x exchange) error {
 	if err := pack.keep(ctx, f.objectBytes); err != nil {
 		return err
 	}
-	f.store.reload()
+	if err := f.store.reload(); err != nil {
+		return err
+	}
 	return f.entry.writeState(during.withoutShallow(shallows.Unshallows, x.tips))
 }
 

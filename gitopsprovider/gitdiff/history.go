@@ -133,6 +133,8 @@ func (w *walk) run(ctx context.Context) error {
 	return nil
 }
 
+var emptyTree = plumbing.ComputeHash(plumbing.TreeObject, nil)
+
 // judge reports whether a commit touched the path, and which parents to follow.
 func (w *walk) judge(c *object.Commit) (touched bool, follow []*object.Commit, err error) {
 	here, err := w.r.at(c, w.path)
@@ -153,7 +155,7 @@ func (w *walk) judge(c *object.Commit) (touched bool, follow []*object.Commit, e
 		}
 		follow = append(follow, parent)
 	}
-	return len(follow) > 0 || !isNothing(here), follow, nil
+	return len(follow) > 0 || !isNothing(here) && here.Hash != emptyTree, follow, nil
 }
 
 // deepen fetches more of the history, until the parents of a commit are here, or

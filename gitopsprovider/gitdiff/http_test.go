@@ -1,6 +1,7 @@
 package gitdiff_test
 
 import (
+	"io"
 	"net/http"
 	"net/http/cgi"
 	"net/http/httptest"
@@ -8,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -47,8 +49,9 @@ func backend(t testing.TB, root string) http.Handler {
 	_, err = os.Stat(path)
 	require.NoError(t, err, "the tests need git-http-backend")
 	return &cgi.Handler{
-		Path: path,
-		Env:  []string{"GIT_PROJECT_ROOT=" + root, "GIT_HTTP_EXPORT_ALL=1", "GIT_CONFIG_NOSYSTEM=1", "HOME=/nonexistent"},
+		Path:   path,
+		Stderr: io.Discard,
+		Env:    []string{"GIT_PROJECT_ROOT=" + root, "GIT_HTTP_EXPORT_ALL=1", "GIT_CONFIG_NOSYSTEM=1", "HOME=/nonexistent"},
 	}
 }
 
@@ -65,3 +68,18 @@ func (w *countingWriter) Write(p []byte) (int, error) {
 
 // Flush implements http.Flusher.
 func (w *countingWriter) Flush() { w.ResponseWriter.(http.Flusher).Flush() }
+
+// blockPosts tells that a first request for objects came, and lets it pass once
+// released.
+func blockPosts(blocked chan<- struct{}, release <-chan struct{}) func(http.Handler) http.Handler {
+	var once sync.Once
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodPost {
+				once.Do(func() { close(blocked) })
+				<-release
+			}
+			next.ServeHTTP(w, r)
+		})
+	}
+}

@@ -38,9 +38,8 @@ var escapes = map[byte]string{
 // nameLine is a path after --- or +++. A tab ends one that holds a space, so that
 // what reads it does not take the rest for a date.
 func nameLine(path string) string {
-	quoted := quotePath(path)
-	if quoted == path && strings.Contains(path, " ") {
-		return path + "\t"
+	if strings.Contains(path, " ") {
+		return quotePath(path) + "\t"
 	}
-	return quoted
+	return quotePath(path)
 }

@@ -51,10 +51,17 @@ func openLocal(path string) (*store, error) {
 
 func (s *store) close() { _ = s.objects.Close() }
 
-// reload looks for packs that were added.
-func (s *store) reload() { s.objects.Reindex() }
+// reload reads the indexes of the packs, those that were added too. Without a
+// reload before it, has could not tell what is missing from what cannot be read.
+func (s *store) reload() error {
+	s.objects.Reindex()
+	if err := s.objects.HasEncodedObject(plumbing.ZeroHash); err != nil && !errors.Is(err, plumbing.ErrObjectNotFound) {
+		return fmt.Errorf("%w: reading the packs: %w", errBroken, err)
+	}
+	return nil
+}
 
-// has reports whether an object is here. What cannot be read is not.
+// has reports whether an object is here.
 func (s *store) has(h plumbing.Hash) bool { return s.objects.HasEncodedObject(h) == nil }
 
 func (s *store) hasAll(list []plumbing.Hash) bool {
