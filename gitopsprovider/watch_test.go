@@ -184,7 +184,7 @@ func TestAWatchIsQuietWhileNothingChanges(t *testing.T) {
 
 const stoodIn = "{apiVersion: delivery.example.com/v2, kind: App, metadata: {namespace: ns, name: a, uid: u, resourceVersion: '%s'}, status: {state: %s}}"
 
-// client-go's own fake begins a watch at the time it is opened, so that what came after the list would be lost.
+// A simple fake begins a watch at the time it is opened, so that what came after the list would be lost.
 func TestAStandInThatDoesNotReplayLosesNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -192,12 +192,13 @@ func TestAStandInThatDoesNotReplayLosesNothing(t *testing.T) {
 			apps: "AppList", apps.GroupResource().WithVersion("v1"): "AppList", apps.GroupResource().WithVersion("v2"): "AppList",
 		}, fromYAML(t, fmt.Sprintf(stoodIn, "1", "Ready")))
 		changed := false
-		client.PrependWatchReactor("apps", func(clienttesting.Action) (bool, watch.Interface, error) {
+		client.PrependWatchReactor("apps", func(action clienttesting.Action) (bool, watch.Interface, error) {
 			if !changed {
 				changed = true
 				change(t, client, "2", "Failing")
 			}
-			return false, nil, nil
+			watcher, err := client.Tracker().Watch(action.GetResource(), action.GetNamespace())
+			return true, watcher, err
 		})
 		seen := &sightings{}
 		ctx, cancel := context.WithCancel(t.Context())
