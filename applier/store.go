@@ -31,15 +31,19 @@ type Store interface {
 	Trigger(ctx context.Context, ref TriggerRef) (Trigger, error)
 	// Target reads one target, as Trigger does a trigger.
 	Target(ctx context.Context, ref TargetRef) (Target, error)
-	// Triggers lists the triggers that match, by namespace and name. It may be answered from a cache or an index, and be older
+	// Triggers lists the triggers that match, by namespace and name, those being deleted included. It may be answered from a cache or an index, and be older
 	// than what Trigger returns.
 	Triggers(ctx context.Context, match TriggerMatch) ([]Trigger, error)
 	// Targets lists the targets that name a trigger, by namespace and name, those being deleted included. The UID in ref is
 	// not compared. It may be older than what Target returns.
 	Targets(ctx context.Context, ref TriggerRef) ([]Target, error)
 	// UpdateStatus reads the trigger as Trigger does, calls mutate with it, and writes the Status that mutate left, if it
-	// differs, on the condition that the trigger has not changed since it was read. Of several writers at once, one
-	// succeeds; the others read and call mutate again. Nothing but Status is written, whatever else mutate changes.
+	// differs, on the condition that the trigger has not changed in any part since it was read. Of several writers at once,
+	// one succeeds; the others read and call mutate again, as often as it takes. Nothing but Status is written, whatever else
+	// mutate changes. What Status does not have is taken away.
+	//
+	// A client that sends a write again by itself may get a conflict with its own: mutate is then called again, with what
+	// it left before, which it has to recognise.
 	//
 	// It returns the error of mutate as it is, and then writes nothing.
 	UpdateStatus(ctx context.Context, ref TriggerRef, mutate func(*Trigger) error) error

@@ -41,6 +41,18 @@
 // The suite does not know a backend's own rules: which sources it refuses, how it reads its controller's status, what it
 // reports when that is odd. Those are the backend's own tests.
 //
+// # A store
+//
+// [RunStore] checks a host's [applier.Store] in the same manner: every sentence of its contract is a subtest.
+//
+//	func TestStore(t *testing.T) {
+//		appliertest.RunStore(t, appliertest.StoreHarness{New: newRecords, Parallel: true})
+//	}
+//
+// [Records] makes stores as processes of the host do, and creates, changes and deletes triggers and targets as the host's users
+// do. The suite runs several processes over the same records, lets them race, and takes their answers away where the harness
+// can.
+//
 // # Time
 //
 // In a bubble of testing/synctest, waits cost nothing. On a real cluster, set Parallel, and Timeout to what an apply

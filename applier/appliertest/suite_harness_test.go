@@ -65,7 +65,7 @@ func TestWhatCannotBeCheckedIsNamed(t *testing.T) {
 			}
 			if len(missing) > 0 {
 				assert.Equal(t, []Capability{Holder}, missing, c.name)
-				unchecked.add(c, missing)
+				unchecked.add(c.group, c.name, missing)
 			}
 		}
 		assert.Contains(t, strings.Join(unchecked.lines, "\n"), "Holder/suspends an overdue operation at once: for want of Holder")
