@@ -74,7 +74,7 @@ var stages = []stage{
 	{
 		name: "while it waits for a hook", push: (*subject).pushHooked, before: nothing,
 		reach: func(t *testing.T, s *subject, _ string) { s.waitForHook(t) },
-		after: func(t *testing.T, s *subject) { s.endHook(t) },
+		after: func(t *testing.T, s *subject) { s.keepEndingHooks(t) },
 	},
 	{
 		name: "while it waits for the health of a wave",

@@ -46,10 +46,17 @@ func (s *subject) waitForHook(t testing.TB) *unstructured.Unstructured {
 // endHook lets the hook succeed.
 func (s *subject) endHook(t testing.TB) {
 	t.Helper()
+	assert.NoError(t, s.tryEndHook())
+}
+
+func (s *subject) tryEndHook() error {
 	_, err := s.lab.Dynamic().Resource(pods).Namespace(s.ns).Patch(context.Background(), "hook", types.MergePatchType,
 		[]byte(`{"status":{"phase":"Succeeded"}}`), metav1.PatchOptions{}, "status")
-	assert.NoError(t, err)
+	return err
 }
+
+// keepEndingHooks lets the hook succeed as often as it is made, until the test ends: each retry makes it anew.
+func (s *subject) keepEndingHooks(t *testing.T) { s.keep(t, func() { _ = s.tryEndHook() }) }
 
 // wave is a ConfigMap that is applied in a wave. The controller pauses for two seconds between waves, within one pass.
 func wave(name, value, number string) string {

@@ -204,6 +204,14 @@ func (s *subject) touch(t testing.TB) {
 	s.patch(t, object{"metadata": object{"annotations": object{"argocd.argoproj.io/refresh": "normal"}}})
 }
 
+// waitUntilQuiet waits until nobody writes to the Application any more, as the controller does for a while after a sync.
+func (s *subject) waitUntilQuiet(t testing.TB) {
+	t.Helper()
+	for last := ""; last != s.get(t).GetResourceVersion(); time.Sleep(time.Second) {
+		last = s.get(t).GetResourceVersion()
+	}
+}
+
 // recordOf is status.operationState, or nil.
 func recordOf(u *unstructured.Unstructured) object {
 	if u == nil {
