@@ -59,5 +59,5 @@
 //
 // Implement [Client], and where the kind allows it [Watcher], [Holder] and [Prefetcher]. Call [Ask.Validate] first,
 // return a [Verdict] as an error by [Verdict.AsError], mark a write's error by [WriteError], and build Watch on
-// [WatchObject]. Then let package appliertest check every sentence of the contract.
+// [ObjectWatches]. Then let package appliertest check every sentence of the contract.
 package applier

@@ -29,8 +29,9 @@ const refusalKept = 10 * time.Minute
 //
 // Sharing needs the verbs list and watch on the kind, and get on the objects. Where that is refused for the whole cluster,
 // a watch is shared in each namespace; where it is refused there too, each object has a watch of its own; where that
-// is refused, the channel is closed. Rights that are withdrawn later have the same effect on what is shown already. What
-// was refused is tried again ten minutes later, or once nothing is watched any more.
+// is refused, the channel is closed. Rights that are withdrawn later have the same effect on what is watched already, once
+// they have been missing for ten seconds. What was refused is tried again for an object that comes ten minutes later, or once
+// nothing is watched any more.
 //
 // A watch that breaks goes on from where it was. While none is open for longer than a second, the objects are read
 // every second, or listed every ten seconds where they are more than a hundred. An object may be watched more than
