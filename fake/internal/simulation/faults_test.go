@@ -1,0 +1,102 @@
+package simulation
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"syscall"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/gitops-applier/gitops-applier/applier"
+	"github.com/gitops-applier/gitops-applier/fake"
+)
+
+// A trouble is what happens to some of the requests of a process, or of the calls of its store.
+type trouble struct {
+	name string
+	// often is how often, of a thousand.
+	often int
+	fault fake.Fault
+}
+
+var errLate = errors.New("fake: the connection broke while the write was under way")
+
+// disturb lets requests and calls get into trouble as long as there is chaos.
+func (p *process) disturb() {
+	conflict := apierrors.NewConflict(schema.GroupResource{Group: "any", Resource: "objects"}, "one", errors.New("it changed"))
+	for _, t := range []trouble{
+		{"refused", 15, fake.Fault{Err: &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}}},
+		{"internal", 15, fake.Fault{Err: apierrors.NewInternalError(errors.New("leader changed"))}},
+		{"busy", 10, fake.Fault{Err: apierrors.NewTooManyRequests("slow down", 1)}},
+		{"lost", 25, fake.Fault{Lost: io.ErrUnexpectedEOF}},
+		{"hangs", 4, fake.Fault{Delay: 2 * time.Minute}},
+		{"stalls", 10, fake.Fault{Delay: 8 * time.Second}},
+		{"conflict", 25, fake.Fault{Err: conflict, Match: writes}},
+		{"late", 12, fake.Fault{Err: errLate, Match: writes, Before: p.landsLate}},
+		{"watch ends", 80, fake.Fault{EndWatch: true, Events: 1, Verb: "watch"}},
+		{"watch is silent", 80, fake.Fault{SilenceWatch: true, Events: 2, Verb: "watch"}},
+	} {
+		fault, matches := t.fault, t.fault.Match
+		fault.Match = func(r fake.Request) bool {
+			return p.w.chaos.Load() && (matches == nil || matches(r)) &&
+				p.w.roll(t.name, p.name, r.Verb, r.Resource, r.Name, r.Time.UnixNano()) < t.often
+		}
+		before := t.fault.Before
+		fault.Before = func(r fake.Request) {
+			p.w.history.note(p.name, "  in trouble: %s: %v", t.name, r)
+			if before != nil {
+				before(r)
+			}
+		}
+		p.view.Inject(fault)
+	}
+	for _, t := range []struct {
+		name  string
+		often int
+		fault fake.StoreFault
+	}{
+		{"fails", 15, fake.StoreFault{Err: errors.New("the store is away")}},
+		{"hangs", 3, fake.StoreFault{Delay: 2 * time.Minute}},
+		{"dropped", 15, fake.StoreFault{Method: "UpdateStatus", Dropped: io.ErrUnexpectedEOF}},
+		{"lost", 20, fake.StoreFault{Lost: io.ErrUnexpectedEOF}},
+		{"overtaken", 30, fake.StoreFault{Method: "UpdateStatus", Between: func(c fake.StoreCall) {
+			_ = p.w.store.ChangeTrigger(c.Trigger, func(t *applier.Trigger) { t.Status.RepairPending = !t.Status.RepairPending })
+		}}},
+	} {
+		fault := t.fault
+		fault.Match = func(c fake.StoreCall) bool {
+			return p.w.chaos.Load() && p.w.roll(t.name, p.name, c.Method, c.Trigger.Name, c.Target.Name, time.Now().UnixNano()) < t.often
+		}
+		fault.Before = func(c fake.StoreCall) { p.w.history.note(p.name, "  in trouble: the store %s: %v", t.name, c) }
+		p.records.Inject(fault)
+	}
+}
+
+func writes(r fake.Request) bool { return r.Verb == "patch" || r.Verb == "update" }
+
+// landsLate makes a write arrive after the client has given it up, up to five seconds later, whoever lives then.
+func (p *process) landsLate(r fake.Request) {
+	w, late := p.w, time.Duration(p.w.hash("late", r.Name, r.Time.UnixNano())%5000)*time.Millisecond
+	w.late.Go(func() {
+		time.Sleep(late)
+		var object unstructured.Unstructured
+		if json.Unmarshal(r.Body, &object.Object) != nil {
+			return
+		}
+		resource := w.cluster.Resource(schema.GroupVersionResource{Group: r.Group, Version: r.Version, Resource: r.Resource}).Namespace(r.Namespace)
+		var err error
+		if r.Verb == "patch" {
+			_, err = resource.Apply(context.Background(), r.Name, &object, metav1.ApplyOptions{FieldManager: r.FieldManager, Force: r.Force})
+		} else {
+			_, err = resource.Update(context.Background(), &object, metav1.UpdateOptions{FieldManager: r.FieldManager})
+		}
+		w.history.note(p.name, "  arrives late: %v: %v", r, err)
+	})
+}
