@@ -40,6 +40,17 @@
 // applied, what failed and why, that nothing has changed. They are counted and combined by client-go, as those of the real ones are. The
 // newest 5,000 are kept.
 //
+// # A client and a store without a cluster
+//
+// [Client] is an applier whose answers a test scripts, and [Store] keeps a host's triggers and targets. A test of what a host
+// makes of the library's reports needs no more:
+//
+//	store := &fake.Store{}
+//	trigger := store.PutTrigger(applier.Trigger{Ref: ref, Applier: app})
+//	store.Inject(fake.StoreFault{Method: "UpdateStatus", Nth: 2, Lost: io.ErrUnexpectedEOF})
+//	...
+//	store.History(trigger.Ref) // every status that was written
+//
 // # Views, requests and faults
 //
 // A [View] is the cluster as one client sees it. [Cluster.As] makes one for another identity, with a rule that says

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/gitops-applier/gitops-applier/applier"
@@ -107,7 +108,9 @@ func (s *Store) UpdateStatus(ctx context.Context, ref applier.TriggerRef, mutate
 			if written {
 				decoded := decodeStatus(status)
 				call.Written = &decoded
-				return nil
+				if !slices.ContainsFunc(faults, func(f *storeFault) bool { return f.Echo }) {
+					return nil
+				}
 			}
 			faults = nil // They struck the first try.
 		}

@@ -69,6 +69,9 @@ type StoreFault struct {
 	Between func(StoreCall)
 	// Dropped is why a write of UpdateStatus never arrived: nothing is written, and the answer wraps it and ErrUnconfirmed.
 	Dropped error
+	// Echo makes UpdateStatus write and take a conflict for the answer, as a client does that sent its write a second time by itself: it
+	// reads and calls mutate again, with what mutate left before.
+	Echo bool
 	// Lost is why the answer got lost. What is to be written is written; UpdateStatus returns an error that wraps Lost and
 	// ErrUnconfirmed, any other method Lost itself.
 	Lost error

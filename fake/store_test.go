@@ -32,7 +32,11 @@ func note(mark string) func(*applier.Trigger) error {
 func marks(history []applier.TriggerStatus) []string {
 	var all []string
 	for _, status := range history {
-		all = append(all, status.Operation.Started.Token)
+		token := ""
+		if status.Operation != nil {
+			token = status.Operation.Started.Token
+		}
+		all = append(all, token)
 	}
 	return all
 }
@@ -183,6 +187,21 @@ func TestAStoreWriteIsDropped(t *testing.T) {
 	require.ErrorIs(t, err, dropped)
 	assert.Equal(t, 1, called)
 	assert.Empty(t, store.History(shopTrigger))
+}
+
+func TestAStoreWriteIsEchoed(t *testing.T) {
+	t.Parallel()
+	var store fake.Store
+	store.PutTrigger(applier.Trigger{Ref: shopTrigger})
+	store.Inject(fake.StoreFault{Echo: true})
+	var seen []string
+	require.NoError(t, store.UpdateStatus(t.Context(), shopTrigger, func(t *applier.Trigger) error {
+		seen = append(seen, marks([]applier.TriggerStatus{t.Status})...)
+		return note("one")(t)
+	}))
+	assert.Equal(t, []string{"", "one"}, seen, "what it left before")
+	assert.Equal(t, []string{"one"}, marks(store.History(shopTrigger)))
+	assert.Equal(t, "one", store.Calls()[0].Written.Operation.Started.Token)
 }
 
 func TestAStoreWriteIsMadeOverNothingThatChanged(t *testing.T) {

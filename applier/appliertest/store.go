@@ -59,6 +59,9 @@ type Records struct {
 	Lose func(store applier.Store)
 	// Drop makes the next write of a store of NewStore get lost on its way, and the store get no answer. Nil lacks Drop.
 	Drop func(store applier.Store)
+	// Echo makes the next write of a store of NewStore be made, and sent once more by the client itself, as client-go
+	// does after an answer of 500 that says when to try again. Nil lacks Echo.
+	Echo func(store applier.Store)
 	// Hang leaves every request of a store of NewStore without an answer from now on. Nil lacks Hang.
 	Hang func(store applier.Store)
 }
@@ -69,11 +72,12 @@ const (
 	Version   Capability = "Version"
 	Lose      Capability = "Lose"
 	Drop      Capability = "Drop"
+	Echo      Capability = "Echo"
 	Hang      Capability = "Hang"
 )
 
 // storeCapabilities lists them in the order of reports.
-var storeCapabilities = []Capability{Terminate, Version, Lose, Drop, Hang}
+var storeCapabilities = []Capability{Terminate, Version, Lose, Drop, Echo, Hang}
 
 func (r *Records) can(capability Capability) bool {
 	switch capability {
@@ -85,6 +89,8 @@ func (r *Records) can(capability Capability) bool {
 		return r.Lose != nil
 	case Drop:
 		return r.Drop != nil
+	case Echo:
+		return r.Echo != nil
 	case Hang:
 		return r.Hang != nil
 	}

@@ -23,6 +23,12 @@ var unansweredClauses = []storeClause{
 		check: unansweredIsUnconfirmed(func(e *storeEnv) func(applier.Store) { return e.Drop }),
 	},
 	{
+		group: "Unanswered", name: "writes that were made and sent again are made once",
+		text:  "a write that the client sends again by itself conflicts with its own: mutate is called again, with what it left before",
+		needs: []Capability{Echo},
+		check: unansweredIsEchoed,
+	},
+	{
 		group: "Unanswered", name: "calls end with their context",
 		text:  "each method returns soon after its context ends, also while nobody answers",
 		needs: []Capability{Hang},
@@ -64,6 +70,28 @@ func unansweredIsUnconfirmed(breaks func(*storeEnv) func(applier.Store)) func(ct
 		}
 		return e.wantMark(ctx, put.Ref, "answered")
 	}
+}
+
+func unansweredIsEchoed(ctx context.Context, e *storeEnv) error {
+	put, err := e.trigger(ctx, "shop")
+	if err != nil {
+		return err
+	}
+	e.Echo(e.store)
+	last := ""
+	err = e.store.UpdateStatus(ctx, put.Ref, func(t *applier.Trigger) error {
+		last = marked(*t)
+		return setStatus(mark("written"))(t)
+	})
+	switch {
+	case errors.Is(err, applier.ErrUnconfirmed): // It did not look again.
+		return nil
+	case err != nil:
+		return fmt.Errorf("the write was made and sent again, and the error is not ErrUnconfirmed, so it says that nothing was written: %w", err)
+	case last != "written":
+		return fmt.Errorf("the write was made and sent again, and mutate was last called with the status %q", last)
+	}
+	return e.wantMark(ctx, put.Ref, "written")
 }
 
 // everyMethod calls each method of a store.

@@ -51,6 +51,7 @@ func storeReference(m mutation) StoreHarness {
 			Drop: func(s applier.Store) {
 				unbroken(s).Inject(fake.StoreFault{Method: "UpdateStatus", Nth: 1, Dropped: lost})
 			},
+			Echo: func(s applier.Store) { unbroken(s).Inject(fake.StoreFault{Method: "UpdateStatus", Nth: 1, Echo: true}) },
 			Hang: func(s applier.Store) { unbroken(s).Inject(fake.StoreFault{Delay: time.Hour}) },
 		}
 	}}

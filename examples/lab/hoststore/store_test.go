@@ -55,6 +55,9 @@ func TestStoreOnTheLab(t *testing.T) {
 				},
 				Lose: func(s applier.Store) { on(s, update, 1, lab.LoseResponse()) },
 				Drop: func(s applier.Store) { on(s, update, 1, lab.Fail(nil)) },
+				Echo: func(s applier.Store) {
+					on(s, update, 1, lab.AnswerAfter(500, metav1.StatusReasonInternalError, time.Second))
+				},
 				Hang: func(s applier.Store) { on(s, lab.Any, 0, lab.Hang()) },
 			})
 		},
@@ -100,6 +103,7 @@ func TestStoreOnTheFake(t *testing.T) {
 				Hang: func(s applier.Store) { inject(s, fake.Fault{Delay: time.Hour}) },
 			})
 		},
+		Lacks:    []appliertest.Capability{appliertest.Echo},
 		Parallel: true,
 	})
 }
