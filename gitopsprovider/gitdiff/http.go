@@ -56,6 +56,8 @@ func (r *httpRemote) checkRedirect(req *http.Request, via []*http.Request) error
 	}
 	to.User = nil
 	req.Header.Del("Referer")
+	// Not taken from the response: a RoundTripper may have asked somebody else.
+	r.base = &url.URL{Scheme: to.Scheme, Host: to.Host, Path: strings.TrimSuffix(to.Path, infoRefs), RawPath: strings.TrimSuffix(to.RawPath, infoRefs)}
 	return nil
 }
 
@@ -93,12 +95,6 @@ func (r *httpRemote) advertised(ctx context.Context) (*packp.AdvRefs, error) {
 	adv, err := readAdvertised(r.budget.reader(response.Body))
 	if err != nil {
 		return nil, err
-	}
-	if response.Request != nil && response.Request.URL != nil {
-		moved := *response.Request.URL
-		moved.RawQuery, moved.Fragment, moved.User = "", "", nil
-		moved.Path, moved.RawPath = strings.TrimSuffix(moved.Path, infoRefs), strings.TrimSuffix(moved.RawPath, infoRefs)
-		r.base = &moved
 	}
 	r.adv = adv
 	return adv, nil

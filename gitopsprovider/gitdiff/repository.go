@@ -119,7 +119,7 @@ func (r *repository) peel(h plumbing.Hash) (*object.Commit, error) {
 			if o.Size() > mostCommitBytes {
 				return nil, fmt.Errorf("the tag %s has more than %d bytes: %w", h, mostCommitBytes, gitopsprovider.ErrLimit)
 			}
-			tag, err := object.DecodeTag(r.store.objects, o)
+			tag, err := object.DecodeTag(r.store.objects[0], o)
 			if err != nil {
 				return nil, fmt.Errorf("%w: reading tag %s: %w", errBroken, h, err)
 			}

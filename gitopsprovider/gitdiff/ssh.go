@@ -48,6 +48,9 @@ func (r *sshRemote) advertised(ctx context.Context) (*packp.AdvRefs, error) {
 	if r.conversation == nil {
 		c, err := r.start(ctx)
 		if err != nil {
+			if spent := r.budget.err(); spent != nil {
+				err = spent // a connection that was cut for it does not say so
+			}
 			return nil, ofContext(ctx, err)
 		}
 		r.conversation = c

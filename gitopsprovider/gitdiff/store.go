@@ -28,41 +28,74 @@ const (
 	keptBytes = 32 * objectcache.MiByte
 )
 
-// store reads the objects of one repository on disk, for one call.
-type store struct{ objects *filesystem.Storage }
+// store reads the objects of one repository on disk, for one call: its own, and
+// those that it borrows from other repositories.
+type store struct{ objects []*filesystem.Storage }
 
 // openStore opens a bare repository, or the folder .git of another.
 func openStore(dir string) *store {
-	return &store{filesystem.NewStorageWithOptions(osfs.New(dir), objectcache.NewObjectLRU(keptBytes), filesystem.Options{
+	return &store{[]*filesystem.Storage{filesystem.NewStorageWithOptions(osfs.New(dir), objectcache.NewObjectLRU(keptBytes), filesystem.Options{
 		KeepDescriptors: true,
-		AlternatesFS:    osfs.New("/"),
-	})}
+	})}}
 }
 
 // openLocal opens a repository that is not in the cache.
 func openLocal(path string) (*store, error) {
 	for _, dir := range []string{path, filepath.Join(path, ".git"), path + ".git"} {
 		if info, err := os.Stat(filepath.Join(dir, "objects")); err == nil && info.IsDir() {
-			return openStore(dir), nil
+			s := openStore(dir)
+			s.borrow(filepath.Join(dir, "objects"), mostAlternates)
+			return s, nil
 		}
 	}
 	return nil, fmt.Errorf("there is no repository at this path: %w", gitopsprovider.ErrRepositoryNotFound)
 }
 
-func (s *store) close() { _ = s.objects.Close() }
+// mostAlternates is how far borrowed repositories may borrow themselves, as in
+// Git.
+const mostAlternates = 5
+
+// borrow opens the repositories that a folder of objects names as its alternates.
+func (s *store) borrow(objects string, most int) {
+	list, err := os.ReadFile(filepath.Join(objects, "info", "alternates"))
+	if err != nil || most == 0 {
+		return
+	}
+	for line := range strings.Lines(string(list)) {
+		line = strings.TrimSuffix(line, "\n")
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		if !filepath.IsAbs(line) {
+			line = filepath.Join(objects, line)
+		}
+		s.objects = append(s.objects, openStore(filepath.Dir(line)).objects...)
+		s.borrow(line, most-1)
+	}
+}
+
+func (s *store) close() {
+	for _, o := range s.objects {
+		_ = o.Close()
+	}
+}
 
 // reload reads the indexes of the packs, those that were added too. Without a
 // reload before it, has could not tell what is missing from what cannot be read.
 func (s *store) reload() error {
-	s.objects.Reindex()
-	if err := s.objects.HasEncodedObject(plumbing.ZeroHash); err != nil && !errors.Is(err, plumbing.ErrObjectNotFound) {
-		return fmt.Errorf("%w: reading the packs: %w", errBroken, err)
+	for _, o := range s.objects {
+		o.Reindex()
+		if err := o.HasEncodedObject(plumbing.ZeroHash); err != nil && !errors.Is(err, plumbing.ErrObjectNotFound) {
+			return fmt.Errorf("%w: reading the packs: %w", errBroken, err)
+		}
 	}
 	return nil
 }
 
 // has reports whether an object is here.
-func (s *store) has(h plumbing.Hash) bool { return s.objects.HasEncodedObject(h) == nil }
+func (s *store) has(h plumbing.Hash) bool {
+	return slices.ContainsFunc(s.objects, func(o *filesystem.Storage) bool { return o.HasEncodedObject(h) == nil })
+}
 
 func (s *store) hasAll(list []plumbing.Hash) bool {
 	return !slices.ContainsFunc(list, func(h plumbing.Hash) bool { return !s.has(h) })
@@ -73,14 +106,16 @@ var errMissing = errors.New("object is missing")
 
 // object returns an object of any kind, or errMissing.
 func (s *store) object(h plumbing.Hash) (plumbing.EncodedObject, error) {
-	o, err := s.objects.EncodedObject(plumbing.AnyObject, h)
-	if errors.Is(err, plumbing.ErrObjectNotFound) {
-		return nil, errMissing
+	for _, objects := range s.objects {
+		o, err := objects.EncodedObject(plumbing.AnyObject, h)
+		if err == nil {
+			return o, nil
+		}
+		if !errors.Is(err, plumbing.ErrObjectNotFound) {
+			return nil, fmt.Errorf("%w: reading object %s: %w", errBroken, h, err)
+		}
 	}
-	if err != nil {
-		return nil, fmt.Errorf("%w: reading object %s: %w", errBroken, h, err)
-	}
-	return o, nil
+	return nil, errMissing
 }
 
 // bounded returns an object that must be here, of one kind and size.
@@ -106,7 +141,7 @@ func (s *store) commit(h plumbing.Hash) (*object.Commit, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := object.DecodeCommit(s.objects, o)
+	c, err := object.DecodeCommit(s.objects[0], o)
 	if err != nil {
 		return nil, fmt.Errorf("%w: reading commit %s: %w", errBroken, h, err)
 	}
@@ -122,7 +157,7 @@ func (s *store) tree(h plumbing.Hash) ([]object.TreeEntry, error) {
 	if err != nil {
 		return nil, err
 	}
-	t, err := object.DecodeTree(s.objects, o)
+	t, err := object.DecodeTree(s.objects[0], o)
 	if err != nil {
 		return nil, fmt.Errorf("%w: reading tree %s: %w", errBroken, h, err)
 	}
