@@ -259,7 +259,7 @@ func (c *check) guardedUpdate(e *Event) {
 func (c *check) endedOnce(o *Operation) {
 	end := o.ended()
 	if end == nil {
-		if start := o.started(); start != nil {
+		if start := o.Started(); start != nil {
 			c.fail(5, o, "%s was asked, and no end of that is recorded: %s", o.Applier, start)
 		}
 		if len(o.Records) > 0 && c.last(o.Trigger) == o.Records[len(o.Records)-1] {
@@ -287,7 +287,7 @@ func (c *check) last(object Object) *Event {
 
 // appliedWhatItSays is law 7: while it ran, the applier's own status showed what the record names.
 func (c *check) appliedWhatItSays(o *Operation) {
-	end, start := o.ended(), o.started()
+	end, start := o.ended(), o.Started()
 	if end == nil || end.Left.Record.Progress.State != applier.StateSucceeded {
 		return
 	}

@@ -86,7 +86,7 @@ func record(version int, kind, outcome string, progress object) object {
 		"started":  object{"token": "go", "outcome": outcome, "commit": commit, "uid": "u1"},
 		"progress": progress,
 	}
-	return stored(version, object{"status": object{"operation": operation}})
+	return stored(version, object{"status": object{"record": object{"operation": operation}}})
 }
 
 func fetched(version int) object {
@@ -225,7 +225,7 @@ func TestAStoryThatKeepsTheLawsViolatesNone(t *testing.T) {
 	t.Parallel()
 	live := held()
 	for _, n := range []int{heldRecorded, heldEnded} {
-		live.set(n, "Stamped", "responseObject", "status", "operation", "started", "outcome")
+		live.set(n, "Stamped", "responseObject", "status", "record", "operation", "started", "outcome")
 	}
 	live.unset(heldResumed, "requestObject", "spec")
 	live.drop(heldSuspended)
@@ -280,10 +280,10 @@ func TestEachLawIsSeenToBeBroken(t *testing.T) {
 			s.add(request("host-1", "patch", kustomizations, "app", 409, apply("9", requested("again"), suspend(false)), nil))
 		}},
 		{"another incarnation was recorded", 2, held(), func(s *story) {
-			s.set(heldRecorded, "u0", "responseObject", "status", "operation", "started", "uid")
+			s.set(heldRecorded, "u0", "responseObject", "status", "record", "operation", "started", "uid")
 		}},
 		{"another applier was recorded", 2, held(), func(s *story) {
-			s.set(heldRecorded, "app-2", "responseObject", "status", "operation", "applier", "name")
+			s.set(heldRecorded, "app-2", "responseObject", "status", "record", "operation", "applier", "name")
 		}},
 		{"a sync was not recorded", 2, application(), func(s *story) { s.drop(appRecorded) }},
 
@@ -301,7 +301,7 @@ func TestEachLawIsSeenToBeBroken(t *testing.T) {
 			s.set(heldHandled, "17", "responseObject", "metadata", "resourceVersion")
 		}},
 		{"it ended without a suspend", 3, held(), func(s *story) {
-			s.unset(heldEnded, "responseObject", "status", "operation", "progress", "suspendToken")
+			s.unset(heldEnded, "responseObject", "status", "record", "operation", "progress", "suspendToken")
 		}},
 
 		{"a resume without a UID", 4, held(), func(s *story) { s.unset(heldResumed, "requestObject", "metadata", "uid") }},
@@ -342,10 +342,10 @@ func TestEachLawIsSeenToBeBroken(t *testing.T) {
 
 		{"it did run", 6, held(), func(s *story) {
 			s.set(heldEnded, object{"state": "Failed", "reason": "NotRun", "suspendToken": "stop"},
-				"responseObject", "status", "operation", "progress")
+				"responseObject", "status", "record", "operation", "progress")
 		}},
 		{"it was synced", 6, application(), func(s *story) {
-			s.set(appEnded, object{"state": "Failed", "reason": "NotRun"}, "responseObject", "status", "operation", "progress")
+			s.set(appEnded, object{"state": "Failed", "reason": "NotRun"}, "responseObject", "status", "record", "operation", "progress")
 		}},
 
 		{"another commit was applied", 7, held(), func(s *story) {
@@ -354,7 +354,7 @@ func TestEachLawIsSeenToBeBroken(t *testing.T) {
 			}
 		}},
 		{"another commit is not called so", 7, held(), func(s *story) {
-			s.set(heldEnded, other, "responseObject", "status", "operation", "progress", "appliedCommit")
+			s.set(heldEnded, other, "responseObject", "status", "record", "operation", "progress", "appliedCommit")
 		}},
 		{"it was not asked", 7, held(), func(s *story) { s.drop(heldResumed) }},
 		{"it applied only after the end", 7, held(), func(s *story) {

@@ -31,8 +31,8 @@ func (o *Operation) record() *applier.Operation {
 	return o.Records[len(o.Records)-1].Left.Record
 }
 
-// started returns the write that started it, or nil.
-func (o *Operation) started() *Event {
+// Started returns the write that started it, or nil.
+func (o *Operation) Started() *Event {
 	for _, start := range o.Starts {
 		if start.Made() {
 			return start

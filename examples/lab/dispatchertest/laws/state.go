@@ -117,7 +117,7 @@ func tokenOf(object map[string]any, path ...string) string {
 }
 
 func (s *State) readTrigger(u *unstructured.Unstructured) error {
-	operation, found, err := unstructured.NestedMap(u.Object, "status", "operation")
+	operation, found, err := unstructured.NestedMap(u.Object, "status", "record", "operation")
 	if !found || err != nil {
 		return err
 	}
