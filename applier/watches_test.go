@@ -285,28 +285,32 @@ func TestAChangeBetweenAReadAndTheWatchIsNotLost(t *testing.T) {
 				return c.put(objectNo("a", 4))
 			},
 		} {
-			t.Run(name+"/"+change, func(t *testing.T) {
-				inWatchedCluster(t, nil, func(t *testing.T, c *watchedCluster) {
-					c.putAll(objects("a", 5))
-					c.watchAll(t, objects("a", 3))
-					want, done := "", false
-					c.view.Inject(fault(func(fake.Request) {
-						if !done {
-							done, want = true, does(c)
+			for order, lag := range map[string]time.Duration{"": 0, ", whose event comes first": time.Millisecond} {
+				t.Run(name+"/"+change+order, func(t *testing.T) {
+					inWatchedCluster(t, nil, func(t *testing.T, c *watchedCluster) {
+						c.putAll(objects("a", 5))
+						c.watchAll(t, objects("a", 3))
+						want, done := "", false
+						c.view.Inject(fault(func(fake.Request) {
+							if !done {
+								done, want = true, does(c)
+								time.Sleep(lag)
+							}
+						}))
+						shown := c.watch(objectNo("a", 4))
+						time.Sleep(time.Second)
+						synctest.Wait()
+						require.True(t, done)
+						if object := next(t, shown); want == "" {
+							assert.Nil(t, object)
+						} else {
+							require.NotNil(t, object)
+							assert.Equal(t, want, object.GetResourceVersion())
 						}
-					}))
-					shown := c.watch(objectNo("a", 4))
-					synctest.Wait()
-					require.True(t, done)
-					if object := next(t, shown); want == "" {
-						assert.Nil(t, object)
-					} else {
-						require.NotNil(t, object)
-						assert.Equal(t, want, object.GetResourceVersion())
-					}
-					requireNothing(t, shown)
+						requireNothing(t, shown)
+					})
 				})
-			})
+			}
 		}
 	}
 }
