@@ -38,13 +38,11 @@ func (c *applicationController) compare(ctx context.Context, name types.Namespac
 	}
 	found, err := c.comparison(ctx, app)
 	if err == nil {
+		c.reportChanges(ctx, app, found)
 		err = c.patch(ctx, name, found.patch(app))
 	}
 	if err == nil {
 		err = c.autoSync(ctx, name, found)
-	}
-	if err == nil {
-		c.reportChanges(ctx, app, found)
 	}
 	return next{after: resync}, err
 }

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -115,10 +116,17 @@ type recorder struct {
 	log        *eventLog
 	component  string
 	correlator *record.EventCorrelator
+	timed      atomic.Int64
 }
 
 func newRecorder(log *eventLog, component string) *recorder {
 	return &recorder{log: log, component: component, correlator: record.NewEventCorrelatorWithOptions(record.CorrelatorOptions{})}
+}
+
+// took is how long something took. No two take the same, although time may stand still: Events that differ in nothing else would be
+// counted as one.
+func (r *recorder) took(began time.Time) time.Duration {
+	return time.Since(began) + time.Duration(r.timed.Add(1))
 }
 
 // eventAnnotations is what an object's annotations begin with that its Events take over.

@@ -34,14 +34,19 @@ func said(t testing.TB, cluster *fake.Cluster, kind, name string) []string {
 	return lines
 }
 
-const finished = "Normal ReconciliationSucceeded: Reconciliation finished in 0s, next run in 1h0m0s"
-
 func TestFluxSaysWhatItDoes(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.applied(set("1h", "spec", "interval"))
 		assert.Equal(w, []string{"Normal NewArtifact: stored artifact for commit 'Change 1 of main'"}, said(w, w.cluster, "GitRepository", "app"))
-		assert.Equal(w, []string{"Normal Progressing: ConfigMap/team-a/cm created", finished}, said(w, w.cluster, "Kustomization", "app"))
+		assert.Equal(w, []string{
+			"Normal Progressing: ConfigMap/team-a/cm created",
+			"Normal ReconciliationSucceeded: Reconciliation finished in 1ns, next run in 1h0m0s",
+		}, said(w, w.cluster, "Kustomization", "app"))
+
+		w.stamp(kustomizations, "again")
+		synctest.Wait()
+		assert.Len(w, said(w, w.cluster, "Kustomization", "app"), 3, "each success is an Event of its own")
 	})
 }
 

@@ -94,7 +94,7 @@ func (c *kustomizeController) reconcile(ctx context.Context, name types.Namespac
 		failed = errors.Join(failed, err)
 	}
 	if ks.conditions.ready() && !spec[bool](ks, "suspend") {
-		c.finished(ctx, ks, time.Since(began))
+		c.finished(ctx, ks, c.events.took(began))
 	}
 	return again, failed
 }

@@ -71,7 +71,7 @@ func (r *run) checkHealth(ctx context.Context, applied inventory, drifted bool) 
 		r.ks.mark(fluxmeta.HealthyCondition, metav1.ConditionFalse, fluxmeta.HealthCheckFailedReason, "%s", err)
 		return fmt.Errorf("health check failed after %s: %w", time.Since(began), err)
 	}
-	message = fmt.Sprintf("Health check passed in %s", time.Since(began))
+	message = fmt.Sprintf("Health check passed in %s", r.events.took(began))
 	if isNew := r.ks.status["lastAppliedRevision"] != r.revision; !wasHealthy || isNew && drifted {
 		r.event(ctx, r.ks, r.revision, corev1.EventTypeNormal, message)
 	}
