@@ -49,18 +49,21 @@ func TestArgoCDOnOperations(t *testing.T) {
 		first := s.commit("one.yaml", lab.ConfigMap("one", "key", "first"))
 		s.create(lab.Applications, lab.NewApplication(s.namespace, "app", s.url))
 		s.await(lab.Applications, "app", compared("OutOfSync"))
+		s.settle()
 
 		s.sync("app", map[string]any{"revision": first})
 		s.await(lab.Applications, "app", ended("Succeeded"))
 		s.await(lab.Applications, "app", compared("Synced"))
-
-		s.sync("app", map[string]any{"revision": first, "resources": []any{map[string]any{"kind": "ConfigMap", "name": "one"}}})
-		s.await(lab.Applications, "app", ended("Succeeded"))
+		s.settle()
 
 		broken := s.commit("broken.yaml", "apiVersion: v1\nkind: Service\nmetadata: {name: broken}\nspec: {}\n")
 		s.sync("app", map[string]any{"revision": broken})
 		s.await(lab.Applications, "app", ended("Failed"))
 		s.await(lab.Applications, "app", compared("OutOfSync"))
+		s.settle()
+
+		s.sync("app", map[string]any{"revision": first, "resources": []any{map[string]any{"kind": "ConfigMap", "name": "one"}}})
+		s.await(lab.Applications, "app", ended("Succeeded"))
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -28,8 +29,11 @@ type side struct {
 	namespace, url string
 	push           func(files map[string]string) string
 	drop           func(paths ...string) string
-	// commits are those made so far.
+	// settle waits until the controllers have said what there is to say by then.
+	settle func()
+	// commits are those made so far, and asked is how many reconcile requests were.
 	commits []string
+	asked   int
 }
 
 const repositoryURL = "https://git.example.com/acme/shop"
@@ -40,7 +44,7 @@ func inMemory(t testing.TB, start func(*fake.Cluster) *fake.Remote) *side {
 	t.Cleanup(cluster.Stop)
 	repository := start(cluster).Repository(repositoryURL)
 	return &side{
-		TB: t, api: cluster, namespace: namespace, url: repositoryURL,
+		TB: t, api: cluster, namespace: namespace, url: repositoryURL, settle: synctest.Wait,
 		push: func(files map[string]string) string { return repository.Commit(files) },
 		drop: repository.Remove,
 	}
@@ -84,7 +88,8 @@ func (s *side) merge(resource schema.GroupVersionResource, name string, patch ma
 // ask stamps a reconcile request on an object of Flux's and waits until it was handled.
 func (s *side) ask(resource schema.GroupVersionResource, name string) {
 	s.Helper()
-	token := fmt.Sprint(time.Now().UnixNano())
+	s.asked++
+	token := fmt.Sprint(s.asked)
 	s.merge(resource, name, map[string]any{"metadata": map[string]any{"annotations": map[string]any{"reconcile.fluxcd.io/requestedAt": token}}})
 	s.await(resource, name, lab.Handled(token))
 }
@@ -111,7 +116,8 @@ func (s *side) await(resource schema.GroupVersionResource, name string, conditio
 	}
 }
 
-// said lists what the controllers said of each object, in the order they said it, in words that do not depend on the side.
+// said lists what the controllers said of each object, in words that do not depend on the side, and in the order they said it where
+// one worker of a controller has an object for itself. Argo CD has two for an Application, one for operations and one for comparisons.
 func (s *side) said() []string {
 	s.Helper()
 	list, err := s.api.Resource(lab.Events).Namespace(s.namespace).List(s.Context(), metav1.ListOptions{})
@@ -124,7 +130,12 @@ func (s *side) said() []string {
 			said = append(said, line)
 		}
 	}
-	slices.SortStableFunc(said, func(a, b string) int { return strings.Compare(subject(a), subject(b)) })
+	slices.SortStableFunc(said, func(a, b string) int {
+		if strings.HasPrefix(a, "Application/") && strings.HasPrefix(b, "Application/") {
+			return strings.Compare(a, b)
+		}
+		return strings.Compare(subject(a), subject(b))
+	})
 	return said
 }
 
@@ -157,16 +168,31 @@ func (s *side) describe(event map[string]any) string {
 	return digests.ReplaceAllString(line, "DIGEST")
 }
 
-// compare plays a scenario on both sides and expects them to say the same. The real controllers write their Events a moment later.
+// compare plays a scenario on both sides and expects them to say the same. The real controllers say it a moment later, so wherever
+// the scenario settles it waits until they have said as much as the simulated ones.
 func compare(t *testing.T, start func(*fake.Cluster) *fake.Remote, play func(*side)) {
 	t.Helper()
-	simulated, real := inMemory(t, start), inTheLab(t)
-	play(simulated)
-	play(real)
-	want := simulated.said()
-	require.NotEmpty(t, want)
-	var got []string
-	if !assert.Eventually(t, func() bool { got = real.said(); return slices.Equal(got, want) }, 15*time.Second, 200*time.Millisecond) {
-		assert.Equal(t, strings.Join(want, "\n"), strings.Join(got, "\n"), "the simulated controllers say what is expected, the real ones what is actual")
+	var want [][]string
+	synctest.Test(t, func(t *testing.T) {
+		simulated := inMemory(t, start)
+		simulated.settle = func() {
+			synctest.Wait()
+			want = append(want, simulated.said())
+		}
+		play(simulated)
+		simulated.settle()
+	})
+	require.NotEmpty(t, want[len(want)-1])
+
+	real := inTheLab(t)
+	real.settle = func() {
+		var got []string
+		if !assert.Eventually(t, func() bool { got = real.said(); return slices.Equal(got, want[0]) }, 30*time.Second, 200*time.Millisecond) {
+			assert.Equal(t, strings.Join(want[0], "\n"), strings.Join(got, "\n"), "the simulated controllers say what is expected, the real ones what is actual")
+			t.FailNow()
+		}
+		want = want[1:]
 	}
+	play(real)
+	real.settle()
 }
