@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/gitops-applier/gitops-applier/applier"
 )
@@ -51,12 +53,18 @@ func raceLosesNothing(ctx context.Context, e *storeEnv) error {
 	}
 	stores := []applier.Store{e.store, other}
 	failed := make(chan error, writers*writes)
+	met := newMeeting(writers)
 	var all sync.WaitGroup
 	for writer := range writers {
 		all.Go(func() {
 			for write := range writes {
 				own := applier.TargetRef{Namespace: "writer", Name: fmt.Sprintf("%d-%d", writer, write)}
+				first := write == 0
 				err := stores[writer%len(stores)].UpdateStatus(ctx, put.Ref, func(t *applier.Trigger) error {
+					if first {
+						first = false
+						met.wait()
+					}
 					if t.Status.Operation == nil {
 						t.Status.Operation = &applier.Operation{}
 					}
@@ -95,6 +103,29 @@ func raceLosesNothing(ctx context.Context, e *storeEnv) error {
 		}
 	}
 	return nil
+}
+
+// meeting makes writers wait until each of them has read, so that they write over each other. A store that lets only one
+// read at a time keeps them apart: then they wait for a while and go on.
+type meeting struct {
+	missing atomic.Int32
+	all     chan struct{}
+}
+
+func newMeeting(of int) *meeting {
+	m := &meeting{all: make(chan struct{})}
+	m.missing.Store(int32(of))
+	return m
+}
+
+func (m *meeting) wait() {
+	if m.missing.Add(-1) == 0 {
+		close(m.all)
+	}
+	select {
+	case <-m.all:
+	case <-time.After(patience):
+	}
 }
 
 func raceWithStatus(ctx context.Context, e *storeEnv) error {

@@ -179,10 +179,11 @@ func (s *brokenStore) Triggers(ctx context.Context, match applier.TriggerMatch) 
 
 func (s *brokenStore) Targets(ctx context.Context, ref applier.TriggerRef) ([]applier.Target, error) {
 	all, err := s.Store.Targets(ctx, ref)
-	trigger, gone := s.Store.Trigger(ctx, applier.TriggerRef{Namespace: ref.Namespace, Name: ref.Name})
 	switch {
-	case s.is("targets are of the UID") && (gone != nil || trigger.Ref.UID != ref.UID):
-		return nil, nil
+	case s.is("targets are of the UID"):
+		if _, gone := s.Store.Trigger(ctx, ref); gone != nil || ref.UID == "" {
+			all = nil
+		}
 	case s.is("targets are not sorted"):
 		slices.Reverse(all)
 	case s.is("targets of any namespace name the trigger"):
