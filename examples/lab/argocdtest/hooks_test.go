@@ -46,17 +46,29 @@ func (s *subject) waitForHook(t testing.TB) *unstructured.Unstructured {
 // endHook lets the hook succeed.
 func (s *subject) endHook(t testing.TB) {
 	t.Helper()
-	assert.NoError(t, s.tryEndHook())
+	assert.NoError(t, s.patchHook(`{"status":{"phase":"Succeeded"}}`, "status"))
 }
 
-func (s *subject) tryEndHook() error {
-	_, err := s.lab.Dynamic().Resource(pods).Namespace(s.ns).Patch(context.Background(), "hook", types.MergePatchType,
-		[]byte(`{"status":{"phase":"Succeeded"}}`), metav1.PatchOptions{}, "status")
+func (s *subject) patchHook(patch string, subresources ...string) error {
+	_, err := s.lab.Dynamic().Resource(pods).Namespace(s.ns).
+		Patch(context.Background(), "hook", types.MergePatchType, []byte(patch), metav1.PatchOptions{}, subresources...)
 	return err
 }
 
-// keepEndingHooks lets the hook succeed as often as it is made, until the test ends: each retry makes it anew.
-func (s *subject) keepEndingHooks(t *testing.T) { s.keep(t, func() { _ = s.tryEndHook() }) }
+// keepEndingHooks lets the hook succeed as often as it is made, until the test ends. A retry deletes it first, in the
+// foreground, and no garbage collector runs here to finish that.
+func (s *subject) keepEndingHooks(t *testing.T) {
+	s.keep(t, func() {
+		hook, err := s.lab.Dynamic().Resource(pods).Namespace(s.ns).Get(context.Background(), "hook", metav1.GetOptions{})
+		switch {
+		case err != nil:
+		case hook.GetDeletionTimestamp() != nil:
+			_ = s.patchHook(`{"metadata":{"finalizers":null}}`)
+		default:
+			_ = s.patchHook(`{"status":{"phase":"Succeeded"}}`, "status")
+		}
+	})
+}
 
 // wave is a ConfigMap that is applied in a wave. The controller pauses for two seconds between waves, within one pass.
 func wave(name, value, number string) string {
