@@ -22,9 +22,9 @@ const refusalKept = 10 * time.Minute
 // few watches. A backend's client keeps one, and its Watch is a call of [ObjectWatches.Watch].
 //
 // Up to three objects are watched each by a request of its own, like [WatchObject] does. From the fourth on, all share
-// one watch of the whole cluster. It begins with a list of one object, each object is then read once, more than a
-// hundred at a time by a list in pages of 500, and nothing is asked while nothing changes, but that the watch is
-// renewed every five minutes. What changes elsewhere in the kind is received too, and dropped. The shared watch ends with
+// one watch of the whole cluster. It begins with a list of one object, and each object is then read once: more than a
+// hundred at a time by a list in pages of 500, unless that has more than one page for ten of them. Nothing is asked while nothing
+// changes, but that the watch is renewed every five minutes. What changes elsewhere in the kind is received too, and dropped. The shared watch ends with
 // the last object.
 //
 // Sharing needs the verbs list and watch on the kind, and get on the objects. Where that is refused for the whole cluster,
@@ -34,7 +34,7 @@ const refusalKept = 10 * time.Minute
 // nothing is watched any more.
 //
 // A watch that breaks goes on from where it was. While none is open for longer than a second, the objects are read
-// every second, or listed every ten seconds where they are more than a hundred. An object may be watched more than
+// every second, or every ten seconds where they are more than a hundred. An object may be watched more than
 // once.
 //
 // Make one with [NewObjectWatches]. It is safe for concurrent use, and has no goroutine while nothing is watched.

@@ -56,10 +56,15 @@ func TestBookmarksSaveAReadOfEverything(t *testing.T) {
 func TestAfterAGapEverybodyIsShownWhatStands(t *testing.T) {
 	for name, test := range map[string]struct {
 		objects int
+		refuse  error // the answer to the watch; nil is an event
 		want    map[string]int
 	}{
 		"few by reads":  {objects: 20, want: map[string]int{"watch cluster": 2, "list cluster": 1, "get object": 20}},
 		"many by pages": {objects: 600, want: map[string]int{"watch cluster": 2, "list cluster": 1 + 2}},
+		"of which a 410 tells": {
+			objects: 20, refuse: apierrors.NewResourceExpired("too old"),
+			want: map[string]int{"watch cluster": 2, "list cluster": 1, "get object": 20},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWatchedCluster(t, nil, func(t *testing.T, c *watchedCluster) {
@@ -69,6 +74,9 @@ func TestAfterAGapEverybodyIsShownWhatStands(t *testing.T) {
 				time.Sleep(time.Minute)
 				c.view.ResetRequests()
 
+				if test.refuse != nil {
+					c.view.Inject(fake.Fault{Verb: "watch", Nth: 1, Err: test.refuse})
+				}
 				c.cluster.EndWatches(kustomizations.GroupResource())
 				first, last := c.put(refs[0]), c.put(refs[test.objects-1])
 				c.delete(refs[5])
@@ -111,27 +119,35 @@ func TestAListThatExpiresBetweenItsPagesIsMadeAgain(t *testing.T) {
 	})
 }
 
-// An API server that is gone for a minute, while followers wait.
 func TestWhileTheAPIServerIsGoneItIsAskedLittleAndThenTruthIsShown(t *testing.T) {
-	for name, n := range map[string]int{"few": 20, "many": 600} {
+	for name, test := range map[string]struct {
+		objects int
+		forgets bool // what happened before it was there again
+	}{
+		"few":                           {objects: 20},
+		"few, and it forgets its past":  {objects: 20, forgets: true},
+		"many":                          {objects: 600},
+		"many, and it forgets its past": {objects: 600, forgets: true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			inWatchedCluster(t, nil, func(t *testing.T, c *watchedCluster) {
-				refs := objects("a", n)
+				refs := objects("a", test.objects)
 				c.putAll(refs)
 				shown := c.watchAll(t, refs)
-				lost := fake.Fault{Err: errLost}
-				mend := c.view.Inject(lost)
+				mend := c.view.Inject(fake.Fault{Err: errLost})
 				c.cluster.EndWatches(kustomizations.GroupResource())
 				c.view.ResetRequests()
-				time.Sleep(time.Minute)
+				time.Sleep(52 * time.Second)
 				asked := c.asked()
-				// client-go makes a request that may be repeated up to eleven times.
 				assert.LessOrEqual(t, asked["watch cluster"], 25)
 				assert.LessOrEqual(t, asked["get object"], 60*8)
 				assert.LessOrEqual(t, asked["list cluster"], 10)
 
 				changed := c.put(refs[7])
 				c.delete(refs[8])
+				if test.forgets {
+					c.cluster.Compact(kustomizations.GroupResource())
+				}
 				mend()
 				time.Sleep(6 * time.Second)
 				requireVersion(t, changed, shown[7])

@@ -12,8 +12,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// getAtMost is how many objects are read one by one; more are listed.
+// getAtMost is how many objects are read one by one, whatever a list takes.
 const getAtMost = 100
+
+// getsForPage is how many reads are rather made than one page of a list is asked for, most of which nobody waits for.
+const getsForPage = 10
 
 // getsAtOnce is how many of these reads are made at the same time.
 const getsAtOnce = 8
@@ -57,18 +60,18 @@ func (s *sharedWatch) nextRound() (wait time.Duration, owing bool) {
 
 // round makes one round of reads. Who gets no answer is still owed one.
 func (s *sharedWatch) round(ctx context.Context) {
-	due := s.takeOwed()
+	due, listed := s.takeOwed()
 	if len(due) == 0 {
 		return
 	}
-	var unanswered []*viewer
-	again := rereadAfter
-	if len(due) > getAtMost {
-		unanswered = s.relist(ctx, due)
-		again = relistAfter
-	} else {
-		unanswered = s.get(ctx, due)
+	read, again := s.get, rereadAfter
+	if listed {
+		read = s.relist
 	}
+	if len(due) > getAtMost {
+		again = relistAfter
+	}
+	unanswered := read(ctx, due)
 
 	s.watches.mu.Lock()
 	defer s.watches.mu.Unlock()
@@ -82,19 +85,20 @@ func (s *sharedWatch) round(ctx context.Context) {
 	}
 }
 
-// takeOwed returns who a round is for.
-func (s *sharedWatch) takeOwed() []*viewer {
+// takeOwed returns who a round is for, and whether to read by a list.
+func (s *sharedWatch) takeOwed() (due []*viewer, listed bool) {
 	s.watches.mu.Lock()
 	defer s.watches.mu.Unlock()
 	if !s.open {
 		s.owe(s.list()...)
 	}
-	due := make([]*viewer, 0, len(s.owed))
+	due = make([]*viewer, 0, len(s.owed))
 	for v := range s.owed {
 		due = append(due, v)
 	}
 	s.owed = make(map[*viewer]struct{})
-	return due
+	pages := s.total/listPage + 1
+	return due, len(due) > max(getAtMost, pages*getsForPage)
 }
 
 // get reads the objects of viewers one by one, and returns those without an answer. It ends early where the API server

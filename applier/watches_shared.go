@@ -37,6 +37,8 @@ type sharedWatch struct {
 	members int
 	owed    map[*viewer]struct{}
 	open    bool
+	// total is about how many objects a list has.
+	total int
 	// missed is whether something may have changed that no event told of.
 	missed bool
 	// closedAt is when the watch was last open, or asked for.
@@ -80,6 +82,7 @@ func (s *sharedWatch) once(ctx context.Context) error {
 			return err
 		}
 		s.version = list.GetResourceVersion()
+		s.setTotal(list)
 	}
 	seconds := int64(watchRenewal / time.Second)
 	watcher, err := s.resource.Watch(ctx, metav1.ListOptions{
@@ -134,6 +137,16 @@ func (w *ObjectWatches) changed(kind watch.EventType, object *unstructured.Unstr
 	}
 }
 
+// setTotal takes note of how many objects there are, from a list of one.
+func (s *sharedWatch) setTotal(list *unstructured.UnstructuredList) {
+	s.watches.mu.Lock()
+	defer s.watches.mu.Unlock()
+	s.total = len(list.Items)
+	if more := list.GetRemainingItemCount(); more != nil {
+		s.total += int(*more)
+	}
+}
+
 func (s *sharedWatch) setMissed() {
 	s.watches.mu.Lock()
 	defer s.watches.mu.Unlock()
@@ -144,8 +157,8 @@ func (s *sharedWatch) setMissed() {
 func (s *sharedWatch) opened() {
 	s.watches.mu.Lock()
 	defer s.watches.mu.Unlock()
-	if s.members == 0 {
-		return
+	if s.watches.shared[s.namespace] != s {
+		return // it was given up meanwhile
 	}
 	s.open, s.readAgain = true, time.Time{}
 	if s.missed {

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 
 	"github.com/gitops-applier/gitops-applier/applier"
 	"github.com/gitops-applier/gitops-applier/fake"
@@ -262,6 +263,35 @@ func TestAHundredAndMoreAreListedInPages(t *testing.T) {
 		assert.GreaterOrEqual(t, asked["list cluster"], 1+2)
 		assert.LessOrEqual(t, asked["list cluster"], 1+2*2)
 		assert.Equal(t, 1, asked["watch cluster"])
+	})
+}
+
+// crowded is a kind of which a cluster has very many objects.
+type crowded struct {
+	dynamic.NamespaceableResourceInterface
+}
+
+func (c crowded) Namespace(namespace string) dynamic.ResourceInterface {
+	return crowdedNamespace{c.NamespaceableResourceInterface.Namespace(namespace)}
+}
+
+type crowdedNamespace struct{ dynamic.ResourceInterface }
+
+func (c crowdedNamespace) List(ctx context.Context, options metav1.ListOptions) (*unstructured.UnstructuredList, error) {
+	list, err := c.ResourceInterface.List(ctx, options)
+	if err == nil {
+		list.SetRemainingItemCount(new(int64(1_000_000)))
+	}
+	return list, err
+}
+
+func TestAHundredAndMoreAreNotListedAmongVeryMany(t *testing.T) {
+	inWatchedCluster(t, nil, func(t *testing.T, c *watchedCluster) {
+		c.watches = applier.NewObjectWatches(crowded{c.view.Resource(kustomizations)})
+		refs := objects("a", 150)
+		c.putAll(refs)
+		c.watchAll(t, refs)
+		assert.Equal(t, map[string]int{"watch a": 3, "list cluster": 1, "watch cluster": 1, "get object": 150}, c.asked())
 	})
 }
 
