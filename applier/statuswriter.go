@@ -205,7 +205,7 @@ func (w *StatusWriter) RecordApplyOperation(ctx context.Context, trigger Trigger
 	w.mu.Unlock()
 
 	record := operation.record()
-	before := writes.before
+	before, left := writes.before, writes.recorded == record.Started.Token
 	err = w.store.UpdateStatus(ctx, trigger, func(t *Trigger) error {
 		writes.writeOn(&t.Status)
 		current := t.Status.Operation
@@ -214,7 +214,7 @@ func (w *StatusWriter) RecordApplyOperation(ctx context.Context, trigger Trigger
 			return fmt.Errorf("%w: it is being deleted", ErrRecordGone)
 		case t.Applier != record.Applier:
 			return fmt.Errorf("%w: the trigger names %s now, not %s", ErrStale, t.Applier, record.Applier)
-		case current.IsSame(record) && writes.recorded == record.Started.Token: // It is recorded anew.
+		case current.IsSame(record) && left: // It is recorded anew, or the answer to the first try got lost.
 		case current.IsSame(record):
 			return fmt.Errorf("%w: the token %s was recorded before", ErrOperationOpen, record.Started.Token)
 		case current != nil && !current.Completed():
@@ -223,7 +223,7 @@ func (w *StatusWriter) RecordApplyOperation(ctx context.Context, trigger Trigger
 		default:
 			before = current.record()
 		}
-		t.Status.Operation = record.record()
+		t.Status.Operation, left = record.record(), true
 		return nil
 	})
 	w.mu.Lock()
