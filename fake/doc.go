@@ -38,7 +38,7 @@
 //
 // Both simulated tools write the Kubernetes Events that the real ones do, of type core/v1, which events.k8s.io/v1 shows as well: what they
 // applied, what failed and why, that nothing has changed. They are counted and combined by client-go, as those of the real ones are. The
-// newest 5,000 are kept.
+// newest 2,000 are kept.
 //
 // # A client and a store without a cluster
 //

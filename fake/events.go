@@ -21,7 +21,7 @@ import (
 )
 
 // keptEvents is how many Events of simulated controllers a cluster keeps. A real API server keeps them for an hour.
-const keptEvents = 5000
+const keptEvents = 2000
 
 // An eventLog writes Events into a cluster. It goes past views and their faults: what a test counts and strikes are the
 // requests of its own.
