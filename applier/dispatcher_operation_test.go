@@ -64,11 +64,13 @@ func TestAnUnresolvedOperationIsPolledEverLessOftenUpToABound(t *testing.T) {
 		w.start()
 		w.request(w.decided())
 		time.Sleep(applier.DefaultUnresolvedAfter - time.Second)
+		synctest.Wait()
 		assert.Len(w, reads, int((applier.DefaultUnresolvedAfter-time.Second)/applier.DefaultPollInterval)+1)
 		time.Sleep(time.Second)
 		synctest.Wait()
 		reads = reads[len(reads)-1:]
 		time.Sleep(10 * time.Minute)
+		synctest.Wait()
 		var gaps []time.Duration
 		for i := 1; i < len(reads); i++ {
 			gaps = append(gaps, reads[i].Sub(reads[i-1]))
@@ -88,6 +90,7 @@ func TestNothingIsReadWhileAWatchedApplierDoesNotChange(t *testing.T) {
 		synctest.Wait()
 		read = 0
 		time.Sleep(day)
+		synctest.Wait()
 		assert.Zero(w, read)
 	})
 }

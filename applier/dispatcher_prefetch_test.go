@@ -116,6 +116,7 @@ func TestAPrefetchReturnsAtOnceAndIsBounded(t *testing.T) {
 		w.dispatcher.PrefetchSource(applier.PrefetchRequest{Trigger: w.trigger, Commit: commitA})
 		assert.Zero(w, time.Since(began))
 		time.Sleep(time.Hour)
+		synctest.Wait()
 		assert.Equal(w, applier.DefaultAttemptTimeout, ended.Sub(began))
 	})
 }
