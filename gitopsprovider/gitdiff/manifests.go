@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -89,10 +90,12 @@ func readDocument(raw string, nesting int) *document {
 		return d
 	}
 	d.nodes = nodes
-	w := &nodeWalk{document: d, nesting: nesting, seen: map[*yaml.Node]bool{}}
+	w := &nodeWalk{document: d, nesting: nesting, seen: map[*yaml.Node]bool{}, hidden: map[*yaml.Node]bool{}}
 	for _, n := range nodes {
 		w.walk(n)
 	}
+	// Of a node that is hidden, nothing else is to be written.
+	d.inner = slices.DeleteFunc(d.inner, func(in inner) bool { return w.hidden[in.node] })
 	if w.unclear {
 		d.slots, d.inner, d.opaque = nil, nil, true
 	}
@@ -195,8 +198,11 @@ func (d *document) render() string {
 	if hidden == "" {
 		hidden = mask
 	}
-	return d.marker + "# " + hidden + ": not shown, since it seems to hold a Secret and cannot be read\n"
+	return d.marker + "# " + hidden + opaqueNotice
 }
+
+// opaqueNotice is written, after a mask, instead of a document that is left out.
+const opaqueNotice = ": not shown, since it seems to hold a Secret and cannot be read\n"
 
 // encode writes documents, without comments and in block style.
 func encode(nodes []*yaml.Node) (text string, err error) {
@@ -233,12 +239,13 @@ func plain(n *yaml.Node) {
 type nodeWalk struct {
 	document *document
 	nesting  int
-	seen     map[*yaml.Node]bool
-	unclear  bool // it cannot be told what is a value and what is not
+	seen     map[*yaml.Node]bool // walked
+	hidden   map[*yaml.Node]bool // a value, or made of values
+	unclear  bool                // it cannot be told what is a value and what is not
 }
 
 func (w *nodeWalk) walk(n *yaml.Node) {
-	if n == nil || w.seen[n] {
+	if n == nil || w.seen[n] || w.hidden[n] {
 		return
 	}
 	w.seen[n] = true
@@ -374,10 +381,10 @@ func (w *nodeWalk) hideItems(fields []field) {
 // hide makes slots of all scalars below a node.
 func (w *nodeWalk) hide(n *yaml.Node, place string) {
 	n = resolve(n)
-	if w.seen[n] {
+	if w.hidden[n] {
 		return
 	}
-	w.seen[n] = true
+	w.hidden[n] = true
 	switch n.Kind {
 	case yaml.ScalarNode:
 		w.addSlot(n, place, "", n.Value)
@@ -388,7 +395,6 @@ func (w *nodeWalk) hide(n *yaml.Node, place string) {
 				w.unclear = true
 				return
 			}
-			w.seen[n.Content[i]] = true
 			w.hide(n.Content[i+1], place+"/"+key.Value)
 		}
 	default:
@@ -415,7 +421,10 @@ func (w *nodeWalk) hideLiterals(generators *yaml.Node) {
 			for _, literal := range resolve(f.value).Content {
 				literal = resolve(literal)
 				key, value, _ := strings.Cut(literal.Value, "=")
-				w.seen[literal] = true
+				if w.hidden[literal] {
+					continue
+				}
+				w.hidden[literal] = true
 				w.addSlot(literal, fmt.Sprintf("secretGenerator/%d/%s", i, key), key+"=", value)
 			}
 		}
