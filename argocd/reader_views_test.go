@@ -62,7 +62,6 @@ func TestATreeOfAnApplicationSet(t *testing.T) {
 	assert.Equal(t, `ApplicationSet argocd/all  Failing: RenderError: bad template
 ├─ generates Application argocd/gone  Absent: Application argocd/gone in cluster prod does not exist
 └─ generates Application argocd/one  Ready
-   └─ ownedBy ApplicationSet argocd/all  (cycle)
 
 Root causes:
   Application argocd/gone  Absent: Application argocd/gone in cluster prod does not exist

@@ -2,7 +2,6 @@ package gitopsprovider_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -558,5 +557,5 @@ func TestADiffFailsAsItsDifferDoes(t *testing.T) {
 	_, err = views(t, gitopsprovider.NoDiffer{}, newMemory()).Diff(t.Context(), gitopsprovider.Change{
 		Source: gitopsprovider.Source{Type: gitopsprovider.SourceGit}, ToCommit: commitB,
 	})
-	require.True(t, errors.Is(err, gitopsprovider.ErrNoDiffer))
+	require.ErrorIs(t, err, gitopsprovider.ErrNoDiffer)
 }

@@ -29,17 +29,16 @@ func (v *Views) DependencyTree(ctx context.Context, w Workload) (*DepNode, error
 		return nil, context.Cause(ctx)
 	}
 	b := treeBuilder{graph: &g, built: map[Workload]reach{}, above: map[Workload]bool{}}
-	return b.node(edge{to: root, reach: reachAll}), nil
+	return b.node(Workload{}, edge{to: root, reach: reachAll}), nil
 }
 
 // reach is how far the edges of an object are followed.
 type reach int
 
 const (
-	reachNone reach = iota
 	// reachUp leaves out what the object applied or generated: of an owner, those are the siblings of the object that led
 	// to it.
-	reachUp
+	reachUp reach = iota + 1
 	reachAll
 )
 
@@ -203,7 +202,8 @@ type treeBuilder struct {
 	above map[Workload]bool
 }
 
-func (b *treeBuilder) node(at edge) *DepNode {
+// node makes the node that an edge leads to, from the object above it.
+func (b *treeBuilder) node(from Workload, at edge) *DepNode {
 	read := b.graph.objects[at.to]
 	node := &DepNode{
 		Workload: at.to, Engine: read.object.Engine, Relation: at.relation, Answer: read.answer, Message: read.message,
@@ -219,7 +219,10 @@ func (b *treeBuilder) node(at edge) *DepNode {
 	}
 	b.built[at.to], b.above[at.to] = at.reach, true
 	for _, edge := range b.graph.edges(at) {
-		node.Children = append(node.Children, b.node(edge))
+		// That it is owned by what it stands below says nothing new.
+		if edge.relation != RelationOwnedBy || edge.to != from {
+			node.Children = append(node.Children, b.node(at.to, edge))
+		}
 	}
 	delete(b.above, at.to)
 	return node

@@ -32,7 +32,9 @@ func (r *ClusterReader) Watch(ctx context.Context, kind Kind, show func(Sighting
 	for ctx.Err() == nil {
 		began := time.Now()
 		err := r.inVersion(kind, func(resource dynamic.NamespaceableResourceInterface) error { return w.once(ctx, resource) })
-		w.failed(ctx, err)
+		if err != nil {
+			w.became(ctx, err)
+		}
 		switch answer := AnswerOf(err); {
 		case answer == AnswerForbidden || answer == AnswerNotServed:
 			sleep(ctx, refusedRetry)
@@ -84,8 +86,9 @@ func (w *kindWatch) once(ctx context.Context, resource dynamic.ResourceInterface
 	lists := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			list, err := resource.List(ctx, options)
-			w.reached(ctx, err)
-			listed = err == nil
+			if listed = err == nil; !listed {
+				w.reached(ctx, err)
+			}
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
@@ -116,12 +119,12 @@ func (w *kindWatch) reread(ctx context.Context, resource dynamic.ResourceInterfa
 // reached notes what became of one request, other than that this version is not served: another may be.
 func (w *kindWatch) reached(ctx context.Context, err error) {
 	if AnswerOf(err) != AnswerNotServed {
-		w.failed(ctx, err)
+		w.became(ctx, err)
 	}
 }
 
-// failed shows that the kind cannot be watched, or can be again. No answer is shown only once it has lasted.
-func (w *kindWatch) failed(ctx context.Context, err error) {
+// became shows that the kind cannot be watched, or can be again. No answer is shown only once it has lasted.
+func (w *kindWatch) became(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
 	}
