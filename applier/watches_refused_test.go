@@ -258,15 +258,30 @@ func TestARefusalIsForgotten(t *testing.T) {
 }
 
 func TestAListThatIsRefusedLaterLeadsToNarrowerWatches(t *testing.T) {
-	inWatchedCluster(t, nil, func(t *testing.T, c *watchedCluster) {
-		refs := objects("a", 150)
-		c.putAll(refs)
-		shown := c.watchAll(t, refs)
-		c.view.Inject(fake.Fault{Verb: "list", Match: func(r fake.Request) bool { return r.Namespace == "" }, Err: forbidden("list")})
-		c.cluster.Compact(kustomizations.GroupResource())
-		c.view.Cut()
-		c.view.Mend()
-		time.Sleep(time.Minute)
-		shownAll(t, c, refs, shown)
+	ofCluster := fake.Fault{Verb: "list", Match: func(r fake.Request) bool { return r.Namespace == "" }, Err: forbidden("list")}
+	t.Run("after a gap", func(t *testing.T) {
+		inWatchedCluster(t, nil, func(t *testing.T, c *watchedCluster) {
+			refs := objects("a", 20)
+			c.putAll(refs)
+			shown := c.watchAll(t, refs)
+			c.view.Inject(ofCluster)
+			c.cluster.EndWatches(kustomizations.GroupResource())
+			c.put(refs[0])
+			c.cluster.Compact(kustomizations.GroupResource())
+			time.Sleep(20 * time.Second)
+			assert.Equal(t, 1, c.asked()["list a"])
+			shownAll(t, c, refs, shown)
+		})
+	})
+	t.Run("for many who join", func(t *testing.T) {
+		inWatchedCluster(t, nil, func(t *testing.T, c *watchedCluster) {
+			refs := objects("a", 150)
+			c.putAll(refs)
+			shown := c.watchAll(t, refs[:5])
+			c.view.Inject(ofCluster)
+			shown = append(shown, c.watchAll(t, refs[5:])...)
+			assert.LessOrEqual(t, c.asked()["list cluster"], 2)
+			shownAll(t, c, refs, shown)
+		})
 	})
 }
