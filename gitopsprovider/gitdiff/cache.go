@@ -128,6 +128,14 @@ func (c *cache) evict(key string) bool {
 	return err == nil
 }
 
+// removeLeftover deletes what a process that died was about to delete.
+func (c *cache) removeLeftover(file os.DirEntry) {
+	const age = time.Hour // of what somebody else may be deleting
+	if info, err := file.Info(); err == nil && time.Since(info.ModTime()) > age {
+		_ = os.RemoveAll(filepath.Join(c.dir, file.Name()))
+	}
+}
+
 // cached is a repository in the cache.
 type cached struct {
 	key   string
@@ -144,7 +152,11 @@ func (c *cache) entries() []cached {
 	}
 	var found []cached
 	for _, file := range files {
-		if !file.IsDir() || strings.HasPrefix(file.Name(), removedPrefix) {
+		if strings.HasPrefix(file.Name(), removedPrefix) {
+			c.removeLeftover(file)
+			continue
+		}
+		if !file.IsDir() {
 			continue
 		}
 		e := cached{key: file.Name()}

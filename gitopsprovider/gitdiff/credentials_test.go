@@ -123,6 +123,24 @@ func TestNoErrorHoldsACredential(t *testing.T) {
 	}
 }
 
+// A long message is cut, but not in the middle of a credential.
+func TestALongMessageIsCutWithoutACredential(t *testing.T) {
+	t.Parallel()
+	token := strings.Repeat("s3cr3t-", 100)
+	for _, before := range []int{0, 150, 450, 700, 900, 990, 3000} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, password, _ := r.BasicAuth()
+			advertise(w, pktLine("ERR "+strings.Repeat("x", before)+password+" http://x/?"+password+"@"+strings.Repeat("x", 3000)))
+		}))
+		t.Cleanup(server.Close)
+		_, err := newDiffer(t, gitdiff.Options{Credentials: func(context.Context, string) (gitdiff.Credentials, error) {
+			return gitdiff.Credentials{Username: "bot", Password: token}, nil
+		}}).Diff(t.Context(), gitopsprovider.DiffQuery{Repository: server.URL + "/acme/shop", To: someCommit})
+		assertNoSecret(t, err, "s3cr3t")
+		assert.Less(t, len(err.Error()), 1200)
+	}
+}
+
 func TestADiffHoldsNoCredential(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -40,9 +40,17 @@ var passedOn = []error{
 	context.DeadlineExceeded,
 }
 
-// failed turns an error into what the caller gets.
+// mostText is how long the text of an error may be.
+const mostText = 1000
+
+// failed turns an error into what the caller gets. Secrets are removed before
+// anything else could cut one in two.
 func failed(address string, err error, secrets []string) error {
-	f := &failure{text: scrub(fmt.Sprintf("repository %s: %v", gitref.Redact(address), err), secrets)}
+	text := gitref.RedactText(scrub(err.Error(), secrets))
+	if len(text) > mostText {
+		text = strings.ToValidUTF8(text[:mostText], "") + "…"
+	}
+	f := &failure{text: fmt.Sprintf("repository %s: %s", gitref.Redact(address), text)}
 	for _, sentinel := range passedOn {
 		if errors.Is(err, sentinel) {
 			f.is = append(f.is, sentinel)
@@ -120,12 +128,5 @@ func indexFold(text, old string) int {
 	return -1
 }
 
-// said quotes what a server said, cut to a length that suits a message.
-func said(text string) string {
-	const most = 200
-	text = strings.TrimSpace(strings.ToValidUTF8(text, "\uFFFD"))
-	if len(text) > most {
-		text = strings.ToValidUTF8(text[:most], "") + "…"
-	}
-	return fmt.Sprintf("%q", gitref.RedactText(text))
-}
+// said quotes what a server said.
+func said(words string) string { return fmt.Sprintf("%q", strings.TrimSpace(words)) }

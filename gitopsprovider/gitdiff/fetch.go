@@ -102,6 +102,9 @@ func (f *fetcher) begin(done func() bool) (bool, error) {
 	if !f.store.hasAll(hashes(here.Tips)) {
 		return false, fmt.Errorf("%w: packs are missing", errBroken)
 	}
+	if len(here.Shallow) > mostShallows {
+		return false, fmt.Errorf("%w: its history ends at too many places", errBroken)
+	}
 	f.entry.removeLeftovers()
 	f.entry.fetched = true
 	return false, nil
@@ -212,7 +215,8 @@ func (f *fetcher) exchange(ctx context.Context, x exchange) error {
 	if err := f.store.reload(); err != nil {
 		return err
 	}
-	return f.entry.writeState(during.withoutShallow(shallows.Unshallows, x.tips))
+	tips := slices.DeleteFunc(slices.Clone(x.tips), func(h plumbing.Hash) bool { return !f.store.has(h) })
+	return f.entry.writeState(during.withoutShallow(shallows.Unshallows, tips))
 }
 
 func (f *fetcher) receive(ctx context.Context, request *packp.UploadPackRequest, pack *incomingPack) (packp.ShallowUpdate, error) {

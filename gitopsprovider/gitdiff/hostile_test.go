@@ -191,6 +191,31 @@ func packObject(kind byte, size uint64, data io.Reader) []byte {
 	return b.Bytes()
 }
 
+// deltaChain makes a pack of an object and deltas, each of which makes the same of
+// the one before.
+func deltaChain(deltas int, size uint64) []byte {
+	last := packObject(3, size, io.LimitReader(zeros{}, int64(size)))
+	objects := [][]byte{last}
+	for range deltas {
+		delta := binary.AppendUvarint(binary.AppendUvarint(nil, size), size)
+		delta = append(delta, bytes.Repeat([]byte{0x80 | 0x20 | 0x40, 0, 0x80}, int(size>>15))...) // copies of 32 KiB
+		o := packObject(6, uint64(len(delta)), bytes.NewReader(delta))
+		header := 1
+		for o[header-1]&0x80 != 0 {
+			header++
+		}
+		back := uint64(len(last))
+		offset := []byte{byte(back & 127)}
+		for back >>= 7; back > 0; back >>= 7 {
+			back--
+			offset = append([]byte{0x80 | byte(back&127)}, offset...)
+		}
+		last = append(append(append([]byte{}, o[:header]...), offset...), o[header:]...)
+		objects = append(objects, last)
+	}
+	return packOf(uint32(len(objects)), objects...)
+}
+
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) {
@@ -329,6 +354,11 @@ func TestHostileServers(t *testing.T) {
 		"a delta that makes a gigabyte": {
 			server: answerPack(packOf(2, base, ofs)),
 			want:   gitopsprovider.ErrLimit, says: "an object of more than",
+		},
+		"a long chain of large deltas": {
+			server: answerPack(deltaChain(20, 1<<20)),
+			limits: gitdiff.Limits{ObjectBytes: 1 << 20},
+			want:   gitopsprovider.ErrLimit, says: "deltas that unpack to more than",
 		},
 		"objects that unpack to too much together": {
 			server: answerPack(packOf(70, bytes.Repeat(packObject(3, 1<<20, io.LimitReader(zeros{}, 1<<20)), 70))),

@@ -241,6 +241,7 @@ type nodeWalk struct {
 	nesting  int
 	seen     map[*yaml.Node]bool // walked
 	hidden   map[*yaml.Node]bool // a value, or made of values
+	work     int                 // fields looked at
 	unclear  bool                // it cannot be told what is a value and what is not
 }
 
@@ -277,7 +278,7 @@ func (w *nodeWalk) walkString(n *yaml.Node) {
 }
 
 func (w *nodeWalk) walkMapping(n *yaml.Node) {
-	fields := w.fields(n, 0)
+	fields := w.fields(n)
 	for _, f := range fields {
 		switch kind := resolve(f.value); {
 		case !strings.EqualFold(f.key, "kind") || kind.Kind != yaml.ScalarNode:
@@ -303,24 +304,36 @@ type field struct {
 	value *yaml.Node
 }
 
+// mostWork bounds how many fields of a document are looked at. A few merges (<<)
+// can make billions.
+const mostWork = 2_000_000
+
 // fields returns the fields of a mapping, those it merges in (<<) too.
-func (w *nodeWalk) fields(n *yaml.Node, depth int) []field {
+func (w *nodeWalk) fields(n *yaml.Node) []field {
+	return w.merged(n, map[*yaml.Node]bool{})
+}
+
+func (w *nodeWalk) merged(n *yaml.Node, seen map[*yaml.Node]bool) []field {
 	n = resolve(n)
-	var all []field
-	if depth > 20 {
+	w.work += len(n.Content)
+	if w.work > mostWork {
 		w.unclear = true
+	}
+	if seen[n] || w.unclear {
 		return nil
 	}
+	seen[n] = true
+	var all []field
 	switch n.Kind {
 	case yaml.SequenceNode: // of a merge
 		for _, child := range n.Content {
-			all = append(all, w.fields(child, depth+1)...)
+			all = append(all, w.merged(child, seen)...)
 		}
 	case yaml.MappingNode:
 		for i := 0; i+1 < len(n.Content); i += 2 {
 			key := resolve(n.Content[i])
 			if key.Kind == yaml.ScalarNode && key.Value == "<<" {
-				all = append(all, w.fields(n.Content[i+1], depth+1)...)
+				all = append(all, w.merged(n.Content[i+1], seen)...)
 				continue
 			}
 			all = append(all, field{key.Value, n.Content[i+1]}) // a key that is no scalar has no name
@@ -356,7 +369,7 @@ func (w *nodeWalk) identify(fields []field) string {
 		if !strings.EqualFold(f.key, "metadata") {
 			continue
 		}
-		for _, m := range w.fields(f.value, 0) {
+		for _, m := range w.fields(f.value) {
 			if m.key == "name" || m.key == "namespace" {
 				id += m.key + "=" + resolve(m.value).Value + ","
 			}
@@ -373,7 +386,7 @@ func (w *nodeWalk) hideItems(fields []field) {
 			continue
 		}
 		for _, item := range resolve(f.value).Content {
-			w.hideSecret(w.fields(item, 0))
+			w.hideSecret(w.fields(item))
 		}
 	}
 }
@@ -414,7 +427,7 @@ func (w *nodeWalk) addSlot(n *yaml.Node, place, beginning, value string) {
 // hideLiterals makes slots of the literals that Kustomize generates Secrets from.
 func (w *nodeWalk) hideLiterals(generators *yaml.Node) {
 	for i, g := range resolve(generators).Content {
-		for _, f := range w.fields(g, 0) {
+		for _, f := range w.fields(g) {
 			if !strings.EqualFold(f.key, "literals") {
 				continue
 			}

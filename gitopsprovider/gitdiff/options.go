@@ -83,8 +83,8 @@ type Limits struct {
 	FetchBytes int64
 
 	// ObjectBytes is the size of the largest object that a server may send,
-	// unpacked; the memory a call needs is a small multiple of it at worst. A
-	// fetch may unpack to 64 times as much in all. The default is 128 MiB.
+	// unpacked. A fetch may unpack to 64 times as much in all, of which up to 8
+	// times as much may be in memory at once. The default is 128 MiB.
 	ObjectBytes int64
 
 	// Commits is how many commits the history is searched for. The default is

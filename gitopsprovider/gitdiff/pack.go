@@ -21,6 +21,14 @@ const (
 	// largest size.
 	unpackFactor = 64
 
+	// chainFactor is how much a chain of deltas may unpack to, each made of the
+	// one before. go-git makes room for all of them at once.
+	chainFactor = 8
+
+	// mostObjects is how many objects a fetch may bring. Each of them takes some
+	// 300 bytes of memory while the pack is indexed.
+	mostObjects = 2_000_000
+
 	// packOverhead is the header and the checksum of a pack.
 	packOverhead = 12 + 20
 
@@ -95,43 +103,71 @@ func (p *incomingPack) inspect(ctx context.Context, objectBytes int64) (uint32, 
 	if int64(count) > (p.size-packOverhead)/leastObject {
 		return 0, badPack(errors.New("it announces more objects than it can hold"))
 	}
-	var unpacked int64
+	if count > mostObjects {
+		return 0, fmt.Errorf("the server sent %d objects, and %d are accepted: %w", count, mostObjects, gitopsprovider.ErrLimit)
+	}
+	sizes := &packSizes{most: objectBytes, chains: map[int64]int64{}}
 	for range count {
 		if err := ctx.Err(); err != nil {
 			return 0, context.Cause(ctx)
 		}
-		size, err := objectSize(scanner, objectBytes)
-		if err != nil {
+		if err := sizes.next(scanner); err != nil {
 			return 0, err
-		}
-		if unpacked += size; unpacked > unpackFactor*objectBytes {
-			return 0, fmt.Errorf("what the server sent unpacks to more than %d bytes: %w", unpackFactor*objectBytes, gitopsprovider.ErrLimit)
 		}
 	}
 	return count, nil
 }
 
-// objectSize reads the next object of a pack and returns its size, or that of
-// what it makes if it is a delta.
-func objectSize(scanner *packfile.Scanner, most int64) (int64, error) {
+// packSizes adds up what the objects of a pack unpack to.
+type packSizes struct {
+	most    int64 // of one object
+	all     int64
+	chains  map[int64]int64 // by the offset of a delta: its size and that of all it is made of
+	longest int64
+}
+
+// next reads an object.
+func (s *packSizes) next(scanner *packfile.Scanner) error {
 	header, err := scanner.NextObjectHeader()
 	if err != nil {
-		return 0, badPack(err)
+		return badPack(err)
 	}
 	size := header.Length
-	if size >= 0 && size <= most {
+	if size >= 0 && size <= s.most {
 		delta := &deltaHead{}
 		if _, _, err := scanner.NextObject(delta); err != nil {
-			return 0, badPack(err)
+			return badPack(err)
 		}
 		if header.Type.IsDelta() {
 			size = max(size, delta.targetSize())
 		}
 	}
-	if size < 0 || size > most {
-		return 0, fmt.Errorf("the server sent an object of more than %d bytes: %w", most, gitopsprovider.ErrLimit)
+	if size < 0 || size > s.most {
+		return fmt.Errorf("the server sent an object of more than %d bytes: %w", s.most, gitopsprovider.ErrLimit)
 	}
-	return size, nil
+	if s.all += size; s.all > unpackFactor*s.most {
+		return fmt.Errorf("what the server sent unpacks to more than %d bytes: %w", unpackFactor*s.most, gitopsprovider.ErrLimit)
+	}
+	if s.chain(header, size) > chainFactor*s.most {
+		return fmt.Errorf("the server sent deltas that unpack to more than %d bytes: %w", chainFactor*s.most, gitopsprovider.ErrLimit)
+	}
+	return nil
+}
+
+// chain returns the size of a chain of deltas. The base of one that is named by
+// its hash is not known yet, so that it is taken for the worst.
+func (s *packSizes) chain(header *packfile.ObjectHeader, size int64) int64 {
+	switch header.Type {
+	case plumbing.OFSDeltaObject:
+		size += s.chains[header.OffsetReference]
+	case plumbing.REFDeltaObject:
+		size += s.longest
+	default:
+		return size
+	}
+	s.chains[header.Offset] = size
+	s.longest = max(s.longest, size)
+	return size
 }
 
 // deltaHead keeps the beginning of a delta, which says how large its base and

@@ -126,7 +126,7 @@ func readResponse(r io.Reader, pack io.Writer) (packp.ShallowUpdate, error) {
 }
 
 // mostShallows bounds how many commits without parents a server may name.
-const mostShallows = 1 << 20
+const mostShallows = 100_000
 
 func readShallow(line []byte, update *packp.ShallowUpdate) bool {
 	line = bytes.TrimSpace(line)

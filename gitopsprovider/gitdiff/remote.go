@@ -124,10 +124,13 @@ func (r *budgetReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// mostRefBytes bounds the list of refs, which is kept in memory.
+const mostRefBytes = 64 << 20
+
 // readAdvertised decodes what a server says first.
 func readAdvertised(r io.Reader) (*packp.AdvRefs, error) {
 	adv := packp.NewAdvRefs()
-	err := adv.Decode(r)
+	err := adv.Decode(newBudget(mostRefBytes).reader(r))
 	var line *pktline.ErrorLine
 	var unexpected *packp.ErrUnexpectedData
 	switch {

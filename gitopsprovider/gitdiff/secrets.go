@@ -22,7 +22,7 @@ const (
 const leastTwin = 6
 
 var (
-	secretHint = regexp.MustCompile(`(?i)\bkind\\?["']?\s*:\s*(!\S+\s+|&\S+\s+)*\\?["']?secret(list)?\b`)
+	secretHint = regexp.MustCompile(`(?i)\bkind\\?["']?\s*:\s*[^\n]{0,60}\bsecret(list)?\b`)
 	dataHint   = regexp.MustCompile(`(?i)(\b|_)(string)?data\\?["']?\s*:`)
 )
 

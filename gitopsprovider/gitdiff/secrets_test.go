@@ -194,6 +194,25 @@ func TestNoWayToWriteAValueSurvives(t *testing.T) {
 	}
 }
 
+// Some lines of YAML can merge into billions of fields.
+func TestMergesOfMergesEnd(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	b.WriteString("x0: &x0 {stringData: {a: hunter2-one}}\n")
+	for i := range 30 {
+		fmt.Fprintf(&b, "x%d: &x%d {<<: [%s*x%d]}\n", i+1, i+1, strings.Repeat(fmt.Sprintf("*x%d, ", i), 50), i)
+	}
+	for range 3000 {
+		b.WriteString("- ")
+	}
+	wide := "x: &x {" + strings.Repeat("k: v, ", 3000) + "kind: Secret, data: {a: hunter2-one}}\ny:\n" + strings.Repeat("- {<<: *x}\n", 3000)
+	for _, text := range []string{b.String(), b.String() + "\ny: {<<: *x30, kind: Secret}\n", wide} {
+		f := secretDiff(t, "it.yaml", text, text+"# more\n", gitdiff.Options{})
+		assert.True(t, f.SecretsHidden || !strings.Contains(text, "kind: Secret"))
+		assert.True(t, !f.SecretsHidden || !strings.Contains(f.Patch, "hunter2"))
+	}
+}
+
 // deep puts a manifest into a string of a manifest, again and again.
 func deep(manifest string, times int) string {
 	for range times {

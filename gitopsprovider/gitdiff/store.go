@@ -26,6 +26,9 @@ const (
 
 	// keptBytes is how much of what was read one call keeps.
 	keptBytes = 32 * objectcache.MiByte
+
+	// largeBytes is from where on a file is read as a stream.
+	largeBytes = 1 << 20
 )
 
 // store reads the objects of one repository on disk, for one call: its own, and
@@ -35,7 +38,8 @@ type store struct{ objects []*filesystem.Storage }
 // openStore opens a bare repository, or the folder .git of another.
 func openStore(dir string) *store {
 	return &store{[]*filesystem.Storage{filesystem.NewStorageWithOptions(osfs.New(dir), objectcache.NewObjectLRU(keptBytes), filesystem.Options{
-		KeepDescriptors: true,
+		KeepDescriptors:      true,
+		LargeObjectThreshold: largeBytes,
 	})}}
 }
 
