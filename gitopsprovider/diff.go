@@ -20,10 +20,10 @@ import (
 // such as that of a connection, may pass if the caller asks again later.
 type Differ interface {
 	// Diff returns what differs between two commits of a repository within a
-	// folder. If they differ in nothing there, but a commit was named to start
-	// from, it returns what the newest commit of the range, or else the newest
-	// one before it, changed in the folder, and says so in Diff.NewestTouching.
-	// It is no error that nothing differs: the Note says what that establishes.
+	// folder. If two different commits are the same there, it returns what the
+	// newest commit that touched the folder, at or before To, changed in it,
+	// and says so in Diff.NewestTouching. It is no error that nothing differs:
+	// the Note says what that establishes.
 	Diff(ctx context.Context, q DiffQuery) (Diff, error)
 
 	// History returns the commits that touched a folder, newest first,
@@ -174,7 +174,8 @@ type FileDiff struct {
 	OldMode, NewMode FileMode
 
 	// OldBlob and NewBlob are the full hashes of the contents, for a submodule
-	// of its commit. Empty where the file did not exist.
+	// of its commit. Empty where the file did not exist, and if SecretsHidden is
+	// set: a short value could be found by trying which one gives the hash.
 	OldBlob, NewBlob string
 
 	// Binary says that a side holds a NUL byte near its beginning, which is
@@ -185,13 +186,14 @@ type FileDiff struct {
 	// there is no patch, or only its beginning in whole hunks.
 	Cut bool
 
-	// SecretsHidden says that values of Kubernetes Secrets were replaced in the
-	// patch, so that it does not apply.
+	// SecretsHidden says that values of Kubernetes Secrets were replaced by
+	// masks, so that the patch does not apply. It has no hunks if the sides
+	// differ in nothing but comments and layout.
 	SecretsHidden bool
 
-	// Patch is the change in the form of git diff, with its header lines. It
-	// applies with git apply, unless Binary, Cut or SecretsHidden is set. It is
-	// UTF-8 only if the file is.
+	// Patch is the change in the form of git diff --full-index, with its header
+	// lines. It applies with git apply, unless Binary, Cut or SecretsHidden is
+	// set. It is UTF-8 only if the file is.
 	Patch string
 }
 
@@ -205,12 +207,12 @@ type HistoryQuery struct {
 
 	// Since and Until bound the listed commits by their committer date,
 	// inclusive. Zero is no bound. Committer dates are set by whoever made the
-	// commit. The walk trusts them as far as Git itself does: it ends after
-	// several commits in a row that are older than Since.
+	// commit; they are trusted as far as Git itself trusts them: the walk ends
+	// after a few commits in a row that are older than Since.
 	Since, Until time.Time
 
-	// Limit is the largest number of commits to list. Zero is the Differ's
-	// own bound, which a greater number does not raise.
+	// Limit is the largest number of commits to list. Zero is as many as the
+	// Differ's own bounds allow.
 	Limit int
 
 	Branch string // as in DiffQuery, of Revision
@@ -223,8 +225,8 @@ type HistoryQuery struct {
 // not, and only that side is followed further. This is how git log simplifies
 // the history of a path.
 type History struct {
-	// Commits are the commits found, newest first, parents after their
-	// children.
+	// Commits are the commits found, in the order of git log: newest first by
+	// their committer dates, and none before all of its children.
 	Commits []Commit
 
 	// Cut says that there may be more commits than are listed.
