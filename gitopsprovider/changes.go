@@ -3,6 +3,7 @@ package gitopsprovider
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -19,6 +20,9 @@ import (
 // Every kind is listed once, page by page, whatever the selector; no object is read by itself. With a window, every
 // repository, path and commit is asked for its history once.
 func (v *Views) Changes(ctx context.Context, window TimeWindow, sel Selector) (ChangeList, error) {
+	if err := window.validate(); err != nil {
+		return ChangeList{}, fmt.Errorf("changes in cluster %s: %w", v.cluster, err)
+	}
 	s := v.survey(sel.Namespace)
 	isApplier := func(kind Kind) bool { return kind.Role == RoleApplier && (sel.Kind == "" || sel.Kind == kind.Kind) }
 	s.list(ctx, isApplier, sel.matches)

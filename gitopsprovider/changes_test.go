@@ -493,6 +493,26 @@ func TestWhereNoHistoryCanBeReadDeploymentsAreListed(t *testing.T) {
 	}
 }
 
+func TestAWindowHasToBeASpanOfTime(t *testing.T) {
+	t.Parallel()
+	for want, window := range map[string]gitopsprovider.TimeWindow{
+		"changes in cluster test: a window that ends has to begin: set TimeWindow.Since":                             {Until: at("08:00")},
+		"changes in cluster test: the window ends at 2026-05-04T08:00:00Z, before it begins at 2026-05-04T09:00:00Z": {Since: at("09:00"), Until: at("08:00")},
+		"changes in cluster test: the limit -1 is negative":                                                          {Limit: -1},
+	} {
+		_, err := views(t, gitopsprovider.NoDiffer{}, newMemory()).Changes(t.Context(), window, gitopsprovider.Selector{})
+		require.EqualError(t, err, want)
+	}
+}
+
+func TestWithoutAWindowALimitBoundsTheList(t *testing.T) {
+	t.Parallel()
+	m := newMemory(repo("ns/r", shopURL), app("ns/a", applies("Repo ns/r", "", commitA)), app("ns/b", applies("Repo ns/r", "", commitA)))
+	list := changes(t, gitopsprovider.NoDiffer{}, m, gitopsprovider.TimeWindow{Limit: 1}, gitopsprovider.Selector{})
+	assert.Len(t, list.Changes, 1)
+	assert.True(t, list.Cut)
+}
+
 func TestChangesEndWithTheirContext(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancelCause(t.Context())

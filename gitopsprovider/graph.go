@@ -5,19 +5,24 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // MaxTreeNodes bounds the objects that a tree reads. Those beyond are in it, and say that they were not read.
 const MaxTreeNodes = 5000
 
 // DependencyTree returns what an object depends on: what it waits for, the source or chart it gets its content from and
-// what that is made of, the appliers that it applied or generated in turn, and the generator that owns it. Of an object that no Reader
-// knows, a Deployment for instance, it is what owns and manages it.
+// what that is made of, the appliers that it applied or generated in turn, and the generator that owns it. What it
+// applied in another cluster is left out. Of an object that no Reader knows, a Deployment for instance, it is what owns
+// and manages it.
 //
-// Every object is read once, those of one depth in parallel, eight at a time. The order is the same in every call. An object that stands in the tree
-// twice has its children at the first place; see Repeat. What could not be read is a node that says so.
+// Every object is read once, those of one depth in parallel, eight at a time; appliers are listed only where the mark
+// of an object that no Reader knows does not name its applier in full. The order is the same in every call. An object
+// that stands in the tree twice has its children at the first place; see Repeat. What could not be read is a node that
+// says so.
 //
-// [DepNode.RootCauses] tells what is to blame, [DepNode.Text] and [DepNode.Mermaid] render the tree.
+// [DepNode.RootCauses] tells what is to blame, [DepNode.Text] and [DepNode.Mermaid] render the tree, and encoding/json
+// encodes it.
 func (v *Views) DependencyTree(ctx context.Context, w Workload) (*DepNode, error) {
 	root, _, _, err := v.resolve(w)
 	if err != nil {
@@ -122,7 +127,25 @@ func (v *Views) readNode(ctx context.Context, w Workload) readObject {
 		read.message = v.malformed(object)
 	}
 	read.edges = v.edgesOf(object, kind)
+	if kind.Role == "" {
+		var unknown []string
+		read.edges, unknown = v.managerEdges(ctx, object, read.edges)
+		read.message = strings.Join(unknown, "; ")
+	}
 	return read
+}
+
+// managerEdges adds what manages an object that no Reader knows, and says what could not be established.
+func (v *Views) managerEdges(ctx context.Context, o Object, edges []edge) ([]edge, []string) {
+	t := tracer{views: v}
+	for _, mark := range v.managers(o) {
+		manager, found := t.manager(ctx, o, mark)
+		known := slices.ContainsFunc(edges, func(e edge) bool { return e.to == manager })
+		if found && !known {
+			edges = append(edges, edge{RelationManagedBy, manager, reachUp})
+		}
+	}
+	return edges, t.trace.Unknown
 }
 
 // edges returns where an object leads from here.
@@ -159,18 +182,14 @@ func (v *Views) edgesOf(o Object, kind Kind) []edge {
 		relation = RelationGenerates
 	}
 	for _, applied := range o.Applies {
-		if v.knows(applied) && applied != o.Workload {
+		// What is applied elsewhere is not in this cluster.
+		if o.TargetCluster == "" && v.knows(applied) && applied != o.Workload {
 			add(relation, applied, reachAll)
 		}
 	}
 	for _, owner := range o.Owners {
 		if kind.Role == "" || v.knows(owner) {
 			add(RelationOwnedBy, owner, reachUp)
-		}
-	}
-	if kind.Role == "" {
-		for _, manager := range v.managedBy(o) {
-			add(RelationManagedBy, manager, reachUp)
 		}
 	}
 	slices.SortStableFunc(edges, func(a, b edge) int {

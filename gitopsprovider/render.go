@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // maxMessage is how many characters of a message a rendered line shows.
@@ -56,7 +57,7 @@ func (n *DepNode) summary() string {
 		parts[0] += ", suspended"
 	}
 	if n.Ready.State != StateReady {
-		parts = append(parts, n.Ready.Reason)
+		parts = append(parts, oneLine(n.Ready.Reason))
 	}
 	message := n.Message
 	if message == "" && n.Ready.State != StateReady {
@@ -87,9 +88,10 @@ func (n *DepNode) standing() string {
 	return cmp.Or(string(n.Answer), "NotRead")
 }
 
-// oneLine returns a message without line breaks, cut at a length that a line can show.
+// oneLine returns a message without line breaks and other control characters, which a terminal would obey, cut at a
+// length that a line can show.
 func oneLine(message string) string {
-	message = strings.Join(strings.Fields(message), " ")
+	message = strings.Join(strings.FieldsFunc(message, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " ")
 	if runes := []rune(message); len(runes) > maxMessage {
 		return string(runes[:maxMessage]) + "…"
 	}

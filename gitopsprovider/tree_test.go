@@ -138,6 +138,24 @@ func TestWhatATreeContains(t *testing.T) {
 			└─ applies App ns/child  Failing: Degraded: pod crashes
 			Root causes:
 			App ns/child  Failing: Degraded: pod crashes`},
+		"what is applied in another cluster is not looked for in this one": {
+			objects: []gitopsprovider.Object{app("ns/a", made(workload("App", "ns/b")), func(o *gitopsprovider.Object) { o.TargetCluster = "edge" })},
+			root:    "ns/a", want: `
+			App ns/a  Ready`},
+		"a message cannot write to the terminal": {
+			objects: []gitopsprovider.Object{app("ns/a", is(failing("Failed", "red \x1b[31m\r\nalert \a")))},
+			root:    "ns/a", want: `
+			App ns/a  Failing: Failed: red [31m alert
+			Root causes:
+			App ns/a  Failing: Failed: red [31m alert`},
+		"a manager whose namespace is not told is looked for": {
+			objects: []gitopsprovider.Object{
+				{Workload: gitopsprovider.Workload{Kind: "ConfigMap", Namespace: "ns", Name: "cm"}, Labels: map[string]string{"Delivery": "App/*/a"}},
+				app("somewhere/a"),
+			},
+			root: "ConfigMap ns/cm", want: `
+			ConfigMap ns/cm  Unknown
+			└─ managedBy App somewhere/a  Ready`},
 		"a generator is shown with what it generated": {
 			objects: []gitopsprovider.Object{
 				with(gitopsprovider.Object{Workload: workload("Family", "ns/all"), Ready: ready}, made(workload("App", "ns/a"), workload("App", "ns/b"))),

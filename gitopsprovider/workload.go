@@ -2,6 +2,8 @@ package gitopsprovider
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -66,6 +68,19 @@ type TimeWindow struct {
 // DefaultLimit bounds the changes of a window that sets no Limit.
 const DefaultLimit = 500
 
+// validate refuses what is no span of time.
+func (w TimeWindow) validate() error {
+	switch {
+	case w.Since.IsZero() && !w.Until.IsZero():
+		return errors.New("a window that ends has to begin: set TimeWindow.Since")
+	case !w.Until.IsZero() && w.Until.Before(w.Since):
+		return fmt.Errorf("the window ends at %s, before it begins at %s", w.Until.Format(time.RFC3339), w.Since.Format(time.RFC3339))
+	case w.Limit < 0:
+		return fmt.Errorf("the limit %d is negative", w.Limit)
+	}
+	return nil
+}
+
 func (w TimeWindow) isSet() bool { return !w.Since.IsZero() }
 
 func (w TimeWindow) contains(t time.Time) bool {
@@ -73,8 +88,8 @@ func (w TimeWindow) contains(t time.Time) bool {
 }
 
 func (w TimeWindow) limit() int {
-	if w.Limit <= 0 && w.isSet() {
+	if w.Limit == 0 && w.isSet() {
 		return DefaultLimit
 	}
-	return max(w.Limit, 0)
+	return w.Limit
 }
