@@ -149,7 +149,7 @@ func (c *kustomizeController) decide(ctx context.Context, ks *managed) (next, er
 		return next{after: dependencyRequeue}, nil
 	case err != nil:
 		c.event(ctx, ks, revisionOf(source), corev1.EventTypeWarning, err.Error())
-		return retry, nil //nolint:nilerr // it is reported in the status
+		return retry, nil
 	default:
 		return next{after: interval}, nil
 	}
