@@ -97,36 +97,37 @@ type DiffQuery struct {
 // Diff is what differs between two commits within a folder.
 type Diff struct {
 	// Repository is the address that was asked for, without user info.
-	Repository string
+	Repository string `json:"repository"`
 
 	// Path is the folder that was asked for, cleaned. Empty is the whole
 	// repository.
-	Path string
+	Path string `json:"path,omitempty"`
 
 	// From and To are the two commits compared, tags peeled. From is empty if
 	// that is the empty tree. If NewestTouching is set, they are another pair
 	// than was asked for.
-	From, To string
+	From string `json:"from,omitempty"`
+	To   string `json:"to,omitempty"`
 
 	// Commit is To.
-	Commit Commit
+	Commit Commit `json:"commit,omitzero"`
 
 	// Files are the files that differ, in the order of their paths.
-	Files []FileDiff
+	Files []FileDiff `json:"files,omitempty"`
 
 	// NewestTouching says that the commits asked for do not differ in the
 	// path, and that this is instead what the newest commit that touched it,
 	// at or before the To that was asked for, changed there.
-	NewestTouching bool
+	NewestTouching bool `json:"newestTouching,omitempty"`
 
 	// Cut says that the diff is larger than the Differ's limits and is not
 	// whole: files are missing, or patches are (see FileDiff.Cut).
-	Cut bool
+	Cut bool `json:"cut,omitempty"`
 
 	// Note says for people what the caller might miss: why the diff is empty,
 	// or cut, or of another pair of commits than was asked for. Empty if there
 	// is nothing to say.
-	Note string
+	Note string `json:"note,omitempty"`
 }
 
 // FileStatus says what happened to a file. Its values are the words themselves,
@@ -162,39 +163,41 @@ type FileDiff struct {
 	// Path is the file's path from the root of the repository, after the
 	// change; before it, if it was deleted. The bytes are Git's, unquoted, and
 	// may be no valid UTF-8.
-	Path string
+	Path string `json:"path"`
 
 	// OldPath is the path before the change if it was another: the file was
 	// renamed.
-	OldPath string
+	OldPath string `json:"oldPath,omitempty"`
 
-	Status FileStatus
+	Status FileStatus `json:"status"`
 
 	// OldMode and NewMode are empty where the file did not exist.
-	OldMode, NewMode FileMode
+	OldMode FileMode `json:"oldMode,omitempty"`
+	NewMode FileMode `json:"newMode,omitempty"`
 
 	// OldBlob and NewBlob are the full hashes of the contents, for a submodule
 	// of its commit. Empty where the file did not exist, and if SecretsHidden is
 	// set: a short value could be found by trying which one gives the hash.
-	OldBlob, NewBlob string
+	OldBlob string `json:"oldBlob,omitempty"`
+	NewBlob string `json:"newBlob,omitempty"`
 
 	// Binary says that a side holds a NUL byte near its beginning, which is
 	// how Git tells, and that the patch says only that they differ.
-	Binary bool
+	Binary bool `json:"binary,omitempty"`
 
 	// Cut says that the file, or the diff before it, is too large, and that
 	// there is no patch, or only its beginning in whole hunks.
-	Cut bool
+	Cut bool `json:"cut,omitempty"`
 
 	// SecretsHidden says that values of Kubernetes Secrets were replaced by
 	// masks, so that the patch does not apply. It has no hunks if the sides
 	// differ in nothing but comments and layout.
-	SecretsHidden bool
+	SecretsHidden bool `json:"secretsHidden,omitempty"`
 
 	// Patch is the change in the form of git diff --full-index, with its header
 	// lines. It applies with git apply, unless Binary, Cut or SecretsHidden is
 	// set. It is UTF-8 only if the file is.
-	Patch string
+	Patch string `json:"patch"`
 }
 
 // HistoryQuery names the commits to list. Repository and Revision are required.
@@ -226,31 +229,31 @@ type HistoryQuery struct {
 // the history of a path.
 type History struct {
 	// Commits are the commits found, in the order of git log: newest first by
-	// their committer dates, and none before all of its children.
-	Commits []Commit
+	// their committer dates, each after one of its children at least.
+	Commits []Commit `json:"commits"`
 
 	// Cut says that there may be more commits than are listed.
-	Cut bool
+	Cut bool `json:"cut,omitempty"`
 
 	// Note says for people why the list is empty or cut. Empty if there is
 	// nothing to say.
-	Note string
+	Note string `json:"note,omitempty"`
 }
 
 // Commit describes one commit.
 type Commit struct {
 	// Hash is the full hash, in lower-case hex.
-	Hash string
+	Hash string `json:"hash"`
 
 	// Parents are the full hashes of its parents, the first one first.
-	Parents []string
+	Parents []string `json:"parents,omitempty"`
 
 	// Subject is the first line of its message.
-	Subject string
+	Subject string `json:"subject"`
 
 	// Author is who wrote the change, as "Name <email>".
-	Author string
+	Author string `json:"author"`
 
 	// When is the committer date: when the commit was made in this form.
-	When time.Time
+	When time.Time `json:"when,omitzero"`
 }
