@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/gitops-applier/gitops-applier/applier/gitref"
 )
@@ -18,7 +19,8 @@ const DefaultBranch = "main"
 // Files are the contents of files by their slash-separated paths.
 type Files map[string]string
 
-// A Remote holds Git repositories by their address, in memory. It is safe for concurrent use.
+// A Remote holds Git repositories by their address, in memory. It is the remote of the simulated controllers, and the Differ of a
+// host's views. It is safe for concurrent use.
 type Remote struct {
 	mu           sync.Mutex
 	repositories map[string]*Repository
@@ -83,6 +85,8 @@ type Repository struct {
 type gitCommit struct {
 	number  int
 	subject string
+	parent  string // empty for the first of a history
+	when    time.Time
 	files   Files
 }
 
@@ -189,7 +193,9 @@ func (r *Repository) commit(branch, parent string, files Files) string {
 		fmt.Fprintf(sum, "%q %q\n", path, files[path])
 	}
 	made := hex.EncodeToString(sum.Sum(nil))
-	r.commits[made] = gitCommit{number: r.made, subject: fmt.Sprintf("Change %d of %s", r.made, branch), files: files}
+	r.commits[made] = gitCommit{
+		number: r.made, subject: fmt.Sprintf("Change %d of %s", r.made, branch), parent: parent, when: time.Now().Truncate(time.Second), files: files,
+	}
 	r.branches[branch] = made
 	return made
 }
