@@ -53,18 +53,17 @@ Root causes:
 func TestATreeOfAnApplicationSet(t *testing.T) {
 	t.Parallel()
 	c := viewed(t)
-	write(t, c, set("all", "{type: ErrorOccurred, status: 'True', reason: RenderError, message: bad template, lastTransitionTime: '2026-05-04T12:00:00Z'}", child("one")+", "+child("gone")))
+	write(t, c, set("all", "{type: ErrorOccurred, status: 'True', reason: RenderError, message: bad template, lastTransitionTime: '2026-05-04T12:00:00Z'}", child("gone-since")))
 	owned := strings.Replace(app("one", "", healthy), "name: one}", "name: one, ownerReferences: [{apiVersion: argoproj.io/v1alpha1, kind: ApplicationSet, name: all, uid: u, controller: true}]}", 1)
 	write(t, c, owned)
 
 	tree, err := viewsOf(t, c).DependencyTree(t.Context(), gitopsprovider.Workload{Kind: "ApplicationSet", Namespace: "argocd", Name: "all"})
 	require.NoError(t, err)
 	assert.Equal(t, `ApplicationSet argocd/all  Failing: RenderError: bad template
-├─ generates Application argocd/gone  Absent: Application argocd/gone in cluster prod does not exist
 └─ generates Application argocd/one  Ready
 
 Root causes:
-  Application argocd/gone  Absent: Application argocd/gone in cluster prod does not exist
+  ApplicationSet argocd/all  Failing: RenderError: bad template
 `, tree.Text())
 
 	tree, err = viewsOf(t, c).DependencyTree(t.Context(), application("one"))

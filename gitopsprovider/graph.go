@@ -16,8 +16,8 @@ const MaxTreeNodes = 5000
 // applied in another cluster is left out. Of an object that no Reader knows, a Deployment for instance, it is what owns
 // and manages it.
 //
-// Every object is read once, those of one depth in parallel, eight at a time; appliers are listed only where the mark
-// of an object that no Reader knows does not name its applier in full. The order is the same in every call. An object
+// Every object is read once, those of one depth in parallel, eight at a time. Appliers are listed to find those of a
+// generator, and where the mark of an object that no Reader knows does not name its applier in full. The order is the same in every call. An object
 // that stands in the tree twice has its children at the first place; see Repeat. What could not be read is a node that
 // says so.
 //
@@ -34,7 +34,7 @@ func (v *Views) DependencyTree(ctx context.Context, w Workload) (*DepNode, error
 		return nil, context.Cause(ctx)
 	}
 	b := treeBuilder{graph: &g, built: map[Workload]reach{}, above: map[Workload]bool{}}
-	return b.node(Workload{}, edge{to: root, reach: reachAll}), nil
+	return b.node(edge{to: root, reach: reachAll}), nil
 }
 
 // reach is how far the edges of an object are followed.
@@ -68,6 +68,8 @@ type readObject struct {
 	// message says why the object is not known, or not in full.
 	message string
 	edges   []edge
+	// listed are objects that were read with this one.
+	listed []readObject
 }
 
 // explore reads what can be reached, one depth after the other.
@@ -110,6 +112,13 @@ func (g *graph) read(ctx context.Context, depth []edge) {
 	for i, w := range fresh {
 		g.objects[w] = results[i]
 	}
+	for _, result := range results {
+		for _, other := range result.listed {
+			if w := other.object.Workload; g.objects[w].answer == AnswerNone && len(g.objects) < MaxTreeNodes {
+				g.objects[w] = other
+			}
+		}
+	}
 }
 
 // readNode reads one object and finds its edges.
@@ -119,20 +128,52 @@ func (v *Views) readNode(ctx context.Context, w Workload) readObject {
 		return readObject{answer: AnswerUnknown, message: err.Error()}
 	}
 	object, err := reader.Get(ctx, w)
-	read := readObject{object: object, answer: AnswerOf(err), message: describeRead(v.named(w), err)}
 	if err != nil {
-		return read
+		return readObject{object: object, answer: AnswerOf(err), message: describeRead(v.named(w), err)}
 	}
-	if object.Err != nil {
-		read.message = v.malformed(object)
+	var listed []readObject
+	if kind.Role == RoleGenerator {
+		object.Applies, listed = v.generated(ctx, reader, object)
 	}
-	read.edges = v.edgesOf(object, kind)
+	read := v.found(object, kind)
+	read.listed = listed
 	if kind.Role == "" {
 		var unknown []string
 		read.edges, unknown = v.managerEdges(ctx, object, read.edges)
 		read.message = strings.Join(unknown, "; ")
 	}
 	return read
+}
+
+// found is an object that was read.
+func (v *Views) found(o Object, kind Kind) readObject {
+	read := readObject{object: o, answer: AnswerFound, edges: v.edgesOf(o, kind)}
+	if o.Err != nil {
+		read.message = v.malformed(o)
+	}
+	return read
+}
+
+// generated lists the appliers that a generator owns. What it says of them itself may be out of date, and counts only where
+// they cannot be listed.
+func (v *Views) generated(ctx context.Context, reader Reader, generator Object) ([]Workload, []readObject) {
+	var names []Workload
+	var listed []readObject
+	for _, kind := range reader.Kinds() {
+		if kind.Role != RoleApplier {
+			continue
+		}
+		err := reader.List(ctx, kind, generator.Namespace, func(o Object) {
+			if slices.Contains(o.Owners, generator.Workload) {
+				names = append(names, o.Workload)
+				listed = append(listed, v.found(o, kind))
+			}
+		})
+		if err != nil {
+			return generator.Applies, nil
+		}
+	}
+	return names, listed
 }
 
 // managerEdges adds what manages an object that no Reader knows, and says what could not be established.
@@ -221,8 +262,7 @@ type treeBuilder struct {
 	above map[Workload]bool
 }
 
-// node makes the node that an edge leads to, from the object above it.
-func (b *treeBuilder) node(from Workload, at edge) *DepNode {
+func (b *treeBuilder) node(at edge) *DepNode {
 	read := b.graph.objects[at.to]
 	node := &DepNode{
 		Workload: at.to, Engine: read.object.Engine, Relation: at.relation, Answer: read.answer, Message: read.message,
@@ -238,9 +278,9 @@ func (b *treeBuilder) node(from Workload, at edge) *DepNode {
 	}
 	b.built[at.to], b.above[at.to] = at.reach, true
 	for _, edge := range b.graph.edges(at) {
-		// That it is owned by what it stands below says nothing new.
-		if edge.relation != RelationOwnedBy || edge.to != from {
-			node.Children = append(node.Children, b.node(at.to, edge))
+		// That it is owned by what it stands below is no cycle, and nothing new.
+		if edge.relation != RelationOwnedBy || !b.above[edge.to] {
+			node.Children = append(node.Children, b.node(edge))
 		}
 	}
 	delete(b.above, at.to)

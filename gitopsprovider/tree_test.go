@@ -165,6 +165,16 @@ func TestWhatATreeContains(t *testing.T) {
 			Family ns/all  Ready
 			├─ generates App ns/a  Ready
 			└─ generates App ns/b  Ready`},
+		"what a generator owns counts, and not what it says of it": {
+			objects: []gitopsprovider.Object{
+				with(gitopsprovider.Object{Workload: workload("Family", "ns/all"), Ready: ready}, made(workload("App", "ns/deleted-since"))),
+				app("ns/a", ownedBy("Family ns/all"), dependsOn("ns/b")), app("ns/b", ownedBy("Family ns/all")), app("ns/c", ownedBy("Family ns/other")),
+			},
+			root: "Family ns/all", want: `
+			Family ns/all  Ready
+			├─ generates App ns/a  Ready
+			│  └─ dependsOn App ns/b  Ready
+			└─ generates App ns/b  (seen above)`},
 		"an owner is shown without the siblings, and is not to blame": {
 			objects: []gitopsprovider.Object{
 				with(gitopsprovider.Object{Workload: workload("Family", "ns/all"), Ready: failing("Error", "bad template")}, made(workload("App", "ns/a"), workload("App", "ns/b"))),
@@ -273,6 +283,23 @@ func TestEachObjectOfATreeIsReadOnce(t *testing.T) {
 	}
 	assert.Empty(t, m.lists)
 	assert.Len(t, node.RootCauses(), 1000, "they all fail and wait for each other in the end")
+}
+
+func TestWhatAGeneratorOwnsIsReadOnce(t *testing.T) {
+	t.Parallel()
+	m := newMemory(gitopsprovider.Object{Workload: workload("Family", "ns/all")}, app("ns/a", ownedBy("Family ns/all")), app("ns/b", ownedBy("Family ns/all")))
+	assert.Len(t, tree(t, m, workload("Family", "ns/all")).Children, 2)
+	assert.Equal(t, map[gitopsprovider.Workload]int{workload("Family", "ns/all"): 1}, m.gets)
+	assert.Equal(t, map[string]int{"App in ns": 1}, m.lists)
+}
+
+func TestWhereAppliersCannotBeListedAGeneratorsWordCounts(t *testing.T) {
+	t.Parallel()
+	m := newMemory(with(gitopsprovider.Object{Workload: workload("Family", "ns/all")}, made(workload("App", "ns/a"))))
+	m.failing["App"] = errSilent
+	node := tree(t, m, workload("Family", "ns/all"))
+	require.Len(t, node.Children, 1)
+	assert.Equal(t, gitopsprovider.AnswerUnknown, node.Children[0].Answer)
 }
 
 func TestATreeIsBounded(t *testing.T) {
