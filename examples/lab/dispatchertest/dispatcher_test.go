@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gitops-applier/gitops-applier/applier"
@@ -30,6 +31,7 @@ var (
 	operations = flag.Int("operations", 300, "how many changes are pushed, and have to be applied")
 	triggers   = flag.Int("triggers", 200, "how many triggers there are, each with an applier of its own")
 	quiet      = flag.Duration("quiet", time.Minute, "for how long nothing may be requested in the end")
+	keep       = flag.String("keep", "", "a file that is to get the audit log")
 	seed       = flag.Uint64("seed", 1, "decides the order in which triggers get their turn")
 )
 
@@ -61,13 +63,14 @@ func TestNoOperationIsLostOrMadeTwiceWhileEverythingIsStoppedAndStarted(t *testi
 	go func() { annotated <- r.alice(annotating) }()
 	start := time.Now()
 	r.takeOver(t, func() {})
-	r.push(t)
+	applied := r.push(t)
 	t.Logf("%d changes were applied in %s by %d processes; attempts ended as %v",
-		*operations, time.Since(start).Round(time.Second), r.hosts, r.ends)
+		applied, time.Since(start).Round(time.Second), r.hosts, r.howEnded())
 	stopAnnotating()
-	r.requireLeft(t, <-annotated)
-
 	r.settleDown(t)
+	r.requireLeft(t, <-annotated)
+	sleep(t.Context(), time.Second) // for watches that end
+
 	from := time.Now()
 	sleep(t.Context(), *quiet)
 	to := time.Now()
@@ -77,15 +80,16 @@ func TestNoOperationIsLostOrMadeTwiceWhileEverythingIsStoppedAndStarted(t *testi
 }
 
 // push gives triggers their turn to push a change, some at a time, and disrupts what is under way, until all changes are
-// applied.
-func (r *run) push(t *testing.T) {
+// applied. It returns how many that were: fewer than it should have been, and the test has failed, if its deadline is near.
+func (r *run) push(t *testing.T) int {
 	t.Helper()
 	random := rand.New(rand.NewPCG(*seed, 0))
 	idle := slices.Clone(r.subjects)
-	pushed, answered, disrupted := 0, 0, 0
-	every := min(between, max(1, *operations/(len(disruptions)+1)))
-	for answered < *operations {
-		for pushed < *operations && pushed-answered < inFlight && len(idle) > 0 {
+	pushed, answered, disrupted, wanted := 0, 0, 0, *operations
+	every := min(between, max(1, wanted/(len(disruptions)+1)))
+	late := r.late(t)
+	for answered < wanted {
+		for pushed < wanted && pushed-answered < inFlight && len(idle) > 0 {
 			i := random.IntN(len(idle))
 			idle[i].turn <- struct{}{}
 			idle = slices.Delete(idle, i, i+1)
@@ -95,11 +99,14 @@ func (r *run) push(t *testing.T) {
 		case s := <-r.answers:
 			answered++
 			idle = append(idle, s)
+		case <-late:
+			t.Errorf("the test's -timeout leaves no time for more than %d of %d changes", pushed, wanted)
+			wanted, late = pushed, nil
 		case <-time.After(3 * time.Minute):
 			t.Fatalf("nothing was applied for three minutes, after %d of %d changes; attempts ended as %v\n%s",
-				answered, *operations, r.ends, r.waiting(t))
+				answered, wanted, r.howEnded(), r.waiting(t))
 		}
-		if answered >= (disrupted+1)*every && answered < *operations {
+		if answered >= (disrupted+1)*every && answered < wanted {
 			d := disruptions[disrupted%len(disruptions)]
 			at := time.Now()
 			d.do(t, r)
@@ -107,6 +114,17 @@ func (r *run) push(t *testing.T) {
 			t.Logf("after %d changes %s, for %s", answered, d.name, time.Since(at).Round(100*time.Millisecond))
 		}
 	}
+	return answered
+}
+
+// late tells when it is time to come to an end before the test's deadline.
+func (r *run) late(t *testing.T) <-chan time.Time {
+	t.Helper()
+	deadline, ok := t.Deadline()
+	if !ok {
+		return nil
+	}
+	return time.After(time.Until(deadline) - *quiet - 3*time.Minute)
 }
 
 // waiting says of each subject whose change is not applied where it stands.
@@ -139,14 +157,15 @@ func (r *run) settleDown(t *testing.T) {
 		return err == nil && !slices.ContainsFunc(triggers, func(trigger applier.Trigger) bool {
 			return trigger.Status.Operation != nil && !trigger.Status.Operation.Completed()
 		})
-	}, time.Minute, 500*time.Millisecond)
-	sleep(t.Context(), time.Second) // for watches that end
+	}, 2*time.Minute, pauseAfterFailure)
 }
 
-// requireLeft fails the test unless everything stands as it should in the end.
+// requireLeft fails the test unless everything stands as it should in the end. It touches each trigger, so that the audit
+// log shows what that records.
 func (r *run) requireLeft(t *testing.T, annotated map[string]string) {
 	t.Helper()
 	for _, s := range r.subjects {
+		require.NoError(t, r.annotate(t.Context(), hoststore.Triggers, s.name, "end"))
 		u := r.lab.WaitFor(t, s.resource(), r.ns, s.name, func(u *unstructured.Unstructured) bool { return !s.isHeld() || isHeld(u) })
 		assert.Equal(t, "alice", u.GetLabels()["owner"], "%s", s.applier)
 		if value := annotated[s.name]; value != "" {
@@ -162,10 +181,11 @@ func (r *run) requireLeft(t *testing.T, annotated map[string]string) {
 	}
 }
 
-func (w *world) annotate(ctx context.Context, s *subject, value string) error {
+// annotate leaves a note of alice's on an object.
+func (w *world) annotate(ctx context.Context, resource schema.GroupVersionResource, name, value string) error {
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{"note":%q}}}`, value)
-	_, err := w.lab.Dynamic().Resource(s.resource()).Namespace(w.ns).
-		Patch(ctx, s.name, types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "alice"})
+	_, err := w.lab.Dynamic().Resource(resource).Namespace(w.ns).
+		Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "alice"})
 	return err
 }
 
@@ -183,6 +203,11 @@ func (r *run) read(t *testing.T) *laws.Log {
 // judge checks the laws by the audit log.
 func (r *run) judge(t *testing.T, from, to time.Time) {
 	t.Helper()
+	if *keep != "" {
+		text, err := os.ReadFile(r.lab.AuditLog())
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(*keep, text, 0o600))
+	}
 	log := r.read(t)
 	r.mu.Lock()
 	defer r.mu.Unlock()

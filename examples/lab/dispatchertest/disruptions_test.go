@@ -75,7 +75,7 @@ func (w *world) alice(ctx context.Context) map[string]string {
 	for n := 0; ctx.Err() == nil; n++ {
 		s := w.subjects[(n*7)%len(w.subjects)]
 		value := fmt.Sprint("note-", n)
-		for w.annotate(context.WithoutCancel(ctx), s, value) != nil {
+		for w.annotate(context.WithoutCancel(ctx), s.resource(), s.name, value) != nil {
 			sleep(context.WithoutCancel(ctx), pauseAfterFailure)
 		}
 		annotated[s.name] = value

@@ -61,7 +61,7 @@ func (w *world) startHost(t *testing.T, name string) *host {
 	h.status.RetryInterval = time.Second
 	h.dispatcher = applier.NewDispatcher(h.store, h.status, backends,
 		func(context.Context, string) (dynamic.Interface, error) { return client, nil })
-	// What stays in progress has lost its controller: somebody starts that again.
+	h.dispatcher.AttemptTimeout = 2 * time.Minute // a machine that is busy with all this takes its time
 	h.dispatcher.OperationWait = 30 * time.Second
 	h.dispatcher.UnresolvedAfter = time.Minute
 	h.dispatcher.UnresolvedPollMax = 10 * time.Second

@@ -269,3 +269,10 @@ func (w *world) ended(how string) {
 	defer w.mu.Unlock()
 	w.ends[how]++
 }
+
+// howEnded returns how many attempts ended how.
+func (w *world) howEnded() map[string]int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return maps.Clone(w.ends)
+}

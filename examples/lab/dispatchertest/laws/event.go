@@ -76,6 +76,10 @@ func (e *Event) Writes() bool {
 // Made reports whether the event is a write that was made.
 func (e *Event) Made() bool { return e.Writes() && e.Code/100 == 2 && e.Left != nil }
 
+// Unanswered reports whether the event is a write of which nobody knows whether it was made: the API server gave up on it,
+// or its client was gone (504), or it stopped.
+func (e *Event) Unanswered() bool { return e.Writes() && (e.Code == 0 || e.Code >= 500) }
+
 // line is one line of the log, an Event of audit.k8s.io/v1.
 type line struct {
 	Stage     string `json:"stage"`
@@ -163,7 +167,7 @@ func readEvent(text []byte, host, triggers string) (*Event, error) {
 	return e, err
 }
 
-// before reports whether resourceVersion a is older than b.
+// before reports whether resourceVersion a is older than b. None is older or newer than none.
 func before(a, b string) bool {
 	x, xErr := strconv.ParseUint(a, 10, 64)
 	y, yErr := strconv.ParseUint(b, 10, 64)

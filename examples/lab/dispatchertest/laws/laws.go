@@ -41,10 +41,13 @@ const Manager = "lib"
 
 // Check judges every operation that hosts recorded or started, and every write of theirs.
 func (l *Log) Check(decisions []Decision) []Violation {
-	c := &check{byObject: make(map[Object][]*Event)}
+	c := &check{log: l, byObject: make(map[Object][]*Event), unanswered: make(map[Object][]*Event)}
 	for _, e := range l.Events {
-		if e.Made() {
+		switch {
+		case e.Made():
 			c.byObject[e.Object] = append(c.byObject[e.Object], e)
+		case e.Unanswered():
+			c.unanswered[e.Object] = append(c.unanswered[e.Object], e)
 		}
 	}
 	for _, events := range c.byObject {
@@ -78,10 +81,13 @@ func (l *Log) Check(decisions []Decision) []Violation {
 }
 
 type check struct {
+	log *Log
 	// of are the operations of the writes that may start them.
 	of map[*Event]*Operation
 	// byObject are the writes to each object that were made, by anybody, in order.
-	byObject   map[Object][]*Event
+	byObject map[Object][]*Event
+	// unanswered are those that may have been.
+	unanswered map[Object][]*Event
 	decisions  map[Object][]Decision
 	violations []Violation
 }
@@ -92,8 +98,8 @@ func (c *check) fail(law int, o *Operation, format string, args ...any) {
 
 // asked is law 1: the worker said last that the decision holds, it was for this commit, and the source had it.
 func (c *check) asked(o *Operation) {
-	record := o.record()
-	if record == nil {
+	commit := o.asked()
+	if commit == "" {
 		return // which is another law's
 	}
 	for _, start := range o.Starts {
@@ -106,32 +112,40 @@ func (c *check) asked(o *Operation) {
 		switch {
 		case last == nil || !last.Holds:
 			c.fail(1, o, "%s was asked although the decision did not hold any more: %s", o.Applier, start)
-		case last.Commit != record.Started.Commit:
-			c.fail(1, o, "%s was asked for %s, and not for %s", o.Applier, record.Started.Commit, last.Commit)
+		case last.Commit != commit:
+			c.fail(1, o, "%s was asked for %s, and not for %s", o.Applier, commit, last.Commit)
 		}
 		if start.Object.Resource == applications {
-			if start.Sent.OperationCommit != record.Started.Commit {
-				c.fail(1, o, "%s was asked to sync %q, and not %s", o.Applier, start.Sent.OperationCommit, record.Started.Commit)
+			if start.Sent.OperationCommit != commit {
+				c.fail(1, o, "%s was asked to sync %q, and not %s", o.Applier, start.Sent.OperationCommit, commit)
 			}
-		} else if start.Made() && !c.fetched(record.Started.Commit, start.Left.Version) {
-			c.fail(1, o, "%s was asked before a source held %s: %s", o.Applier, record.Started.Commit, start)
+		} else if start.Made() && !c.fetched(commit, start) {
+			c.fail(1, o, "%s was asked before a source held %s: %s", o.Applier, commit, start)
 		}
 	}
 }
 
-// fetched reports whether a GitRepository held the commit before a version.
-func (c *check) fetched(commit, version string) bool {
+// fetched reports whether a GitRepository held the commit before a start, as far as can be known.
+func (c *check) fetched(commit string, start *Event) bool {
 	for object, events := range c.byObject {
-		if object.Resource != gitRepositories {
-			continue
+		if object.Resource == gitRepositories && slices.ContainsFunc(events, func(e *Event) bool {
+			return e.Left.Fetched == commit && before(e.Left.Version, start.Left.Version)
+		}) {
+			return true
 		}
-		for _, e := range events {
-			if e.Left.Fetched == commit && before(e.Left.Version, version) {
-				return true
-			}
+	}
+	for object := range c.unanswered {
+		if object.Resource == gitRepositories && c.blind(object, start.At.Add(-time.Minute), start.At) {
+			return true
 		}
 	}
 	return false
+}
+
+// blind reports whether a write to an object between two times was not answered: what it left is then only seen after
+// the next one.
+func (c *check) blind(object Object, from, to time.Time) bool {
+	return slices.ContainsFunc(c.unanswered[object], func(e *Event) bool { return e.At.After(from) && e.At.Before(to) })
 }
 
 // recordedFirst is law 2.
@@ -149,36 +163,44 @@ func (c *check) recordedFirst(o *Operation) {
 	}
 }
 
-// settled is law 3 for one operation: it ends once a suspend of its own is handled.
+// settled is law 3 for one operation: it ends once a suspend that came after its resume is handled.
 func (c *check) settled(o *Operation) {
-	end := o.ended()
-	if end == nil || end.Left.Record.Started.Outcome != applier.OutcomeResumed {
+	end, record := o.ended()
+	start := o.Started()
+	if end == nil || start == nil || record.Started.Outcome != applier.OutcomeResumed {
 		return
 	}
-	token := end.Left.Record.Progress.SuspendToken
-	handled := token != "" && slices.ContainsFunc(c.byObject[o.Applier], func(e *Event) bool {
-		return e.Left.Handled == token && before(e.Left.Version, end.Left.Version)
+	suspends := make(map[string]bool)
+	for _, e := range c.log.Events {
+		if e.Object == o.Applier && e.Host && e.Sent != nil && e.Sent.Suspend != nil && *e.Sent.Suspend && e.At.After(start.At) {
+			suspends[e.Sent.Requested] = true
+		}
+	}
+	handled := slices.ContainsFunc(c.byObject[o.Applier], func(e *Event) bool {
+		return suspends[e.Left.Handled] && before(e.Left.Version, end.Left.Version)
 	})
-	if !handled {
-		c.fail(3, o, "%s was reported as ended before its suspend %q was handled: %s", o.Applier, token, end)
+	if !handled && !c.blind(o.Applier, start.At, end.At) {
+		c.fail(3, o, "%s was reported as ended before a suspend was handled: %s", o.Applier, end)
 	}
 }
 
-// suspendedAgain is law 3 for one Kustomization: after each resume of a host's comes a suspend of a host's.
+// suspendedAgain is law 3 for one Kustomization: after each resume of a host's it is suspended.
 func (c *check) suspendedAgain(object Object) {
 	if object.Resource != kustomizations {
 		return
 	}
 	var resumed *Event
 	for _, e := range c.byObject[object] {
+		resumes := e.Host && e.Sent != nil && e.Sent.Suspend != nil && !*e.Sent.Suspend
 		switch {
-		case !e.Host || e.Sent == nil || e.Sent.Suspend == nil:
-		case *e.Sent.Suspend:
+		case e.Left.Suspend != nil && *e.Left.Suspend:
 			resumed = nil
-		case resumed != nil:
-			c.fail(3, c.of[resumed], "%s was resumed twice with no suspend between: %s and %s", object, resumed, e)
+		case resumes && resumed != nil:
+			if !c.blind(object, resumed.At, e.At) {
+				c.fail(3, c.of[resumed], "%s was resumed twice with no suspend between: %s and %s", object, resumed, e)
+			}
 			resumed = e
-		default:
+		case resumes:
 			resumed = e
 		}
 	}
@@ -246,7 +268,11 @@ func (c *check) guardedUpdate(e *Event) {
 	events := c.byObject[e.Object]
 	i := slices.IndexFunc(events, func(earlier *Event) bool { return earlier.Left.Version == e.Sent.Version })
 	switch {
-	case i < 0 || i+1 >= len(events) || events[i+1] != e:
+	case i < 0:
+		if !c.blind(e.Object, e.At.Add(-time.Minute), e.At) {
+			c.fail(4, o, "an update was made of something that never stood: %s", e)
+		}
+	case (i+1 == len(events) || events[i+1] != e) && !c.blind(e.Object, events[i].At, e.At):
 		c.fail(4, o, "an update was made of something else than what stood before it: %s", e)
 	case events[i].Left.Operation != "" && events[i].Left.Operation != e.Sent.Operation:
 		c.fail(4, o, "an update replaced the operation %s: %s", events[i].Left.Operation, e)
@@ -257,9 +283,10 @@ func (c *check) guardedUpdate(e *Event) {
 
 // endedOnce is law 5: what was started has one end, which is recorded once and does not change.
 func (c *check) endedOnce(o *Operation) {
-	end := o.ended()
+	end, record := o.ended()
 	if end == nil {
-		if start := o.Started(); start != nil {
+		perhaps := slices.ContainsFunc(o.Unanswered, func(e *Event) bool { return e.Sent.Record.Completed() })
+		if start := o.Started(); start != nil && start.Made() && !perhaps {
 			c.fail(5, o, "%s was asked, and no end of that is recorded: %s", o.Applier, start)
 		}
 		if len(o.Records) > 0 && c.last(o.Trigger) == o.Records[len(o.Records)-1] {
@@ -268,7 +295,7 @@ func (c *check) endedOnce(o *Operation) {
 		return
 	}
 	for _, e := range o.Records {
-		if before(end.Left.Version, e.Left.Version) && textOf(e.Left.Record) != textOf(end.Left.Record) {
+		if before(end.Left.Version, e.Left.Version) && textOf(e.Left.Record) != textOf(record) {
 			c.fail(5, o, "the end of an operation was recorded twice: %s and %s", end, e)
 		}
 	}
@@ -287,11 +314,11 @@ func (c *check) last(object Object) *Event {
 
 // appliedWhatItSays is law 7: while it ran, the applier's own status showed what the record names.
 func (c *check) appliedWhatItSays(o *Operation) {
-	end, start := o.ended(), o.Started()
-	if end == nil || end.Left.Record.Progress.State != applier.StateSucceeded {
+	end, record := o.ended()
+	if end == nil || record.Progress.State != applier.StateSucceeded {
 		return
 	}
-	progress, asked := end.Left.Record.Progress, end.Left.Record.Started.Commit
+	start, progress, asked := o.Started(), record.Progress, record.Started.Commit
 	switch {
 	case start == nil:
 		c.fail(7, o, "%s succeeded and was not asked: %s", o.Applier, end)
@@ -300,23 +327,24 @@ func (c *check) appliedWhatItSays(o *Operation) {
 		c.fail(7, o, "%s was asked for %s, and its end does not say that it applied another: %s", o.Applier, asked, end)
 	}
 	applied := slices.ContainsFunc(c.byObject[o.Applier], func(e *Event) bool {
-		if !before(start.Left.Version, e.Left.Version) || !before(e.Left.Version, end.Left.Version) {
+		// A start is made of what it carries the version of, and leaves a newer one.
+		if !before(start.Sent.Version, e.Left.Version) || !before(e.Left.Version, end.Left.Version) {
 			return false
 		}
 		if o.Applier.Resource == applications {
 			return e.Left.Phase == "Succeeded" && e.Left.SyncedToken == o.Token && e.Left.Synced == progress.AppliedCommit
 		}
-		return e.Left.Applied == progress.AppliedCommit
+		return e.Left.Applied == progress.AppliedCommit && e != start
 	})
-	if !applied {
+	if !applied && !c.blind(o.Applier, start.At, end.At) {
 		c.fail(7, o, "%s does not show that it applied %s for the request: %s", o.Applier, progress.AppliedCommit, end)
 	}
 }
 
 // ranIfItShows is law 6: nothing is said to have not run that the applier shows to have.
 func (c *check) ranIfItShows(o *Operation) {
-	end := o.ended()
-	if end == nil || end.Left.Record.Progress.Reason != applier.ReasonNotRun {
+	end, record := o.ended()
+	if end == nil || record.Progress.Reason != applier.ReasonNotRun {
 		return
 	}
 	for _, e := range c.byObject[o.Applier] {

@@ -287,8 +287,16 @@ func TestEachLawIsSeenToBeBroken(t *testing.T) {
 		}},
 		{"a sync was not recorded", 2, application(), func(s *story) { s.drop(appRecorded) }},
 
-		{"it was left resumed", 3, held(), func(s *story) { s.drop(heldSuspended) }},
-		{"the suspend was refused", 3, held(), func(s *story) { s.set(heldSuspended, 409, "responseStatus", "code") }},
+		{"it was left resumed", 3, held(), func(s *story) {
+			s.drop(heldSuspended)
+			s.set(heldHandled, false, "responseObject", "spec", "suspend")
+			s.drop(heldEnded)
+		}},
+		{"the suspend was refused", 3, held(), func(s *story) {
+			s.set(heldSuspended, 409, "responseStatus", "code")
+			s.set(heldHandled, false, "responseObject", "spec", "suspend")
+			s.drop(heldEnded)
+		}},
 		{"it was resumed again without a suspend", 3, held(), func(s *story) {
 			again := s.lines[heldResumed]
 			s.lines[heldSuspended] = request("host-1", "patch", kustomizations, "app", 200, again["requestObject"].(object),
@@ -300,8 +308,9 @@ func TestEachLawIsSeenToBeBroken(t *testing.T) {
 		{"it ended in a version before the suspend was handled", 3, held(), func(s *story) {
 			s.set(heldHandled, "17", "responseObject", "metadata", "resourceVersion")
 		}},
-		{"it ended without a suspend", 3, held(), func(s *story) {
-			s.unset(heldEnded, "responseObject", "status", "record", "operation", "progress", "suspendToken")
+		{"it ended without a suspend", 3, held(), func(s *story) { s.drop(heldSuspended) }},
+		{"it ended when an earlier suspend was handled", 3, held(), func(s *story) {
+			s.set(heldHandled, "earlier", "responseObject", "status", "lastHandledReconcileAt")
 		}},
 
 		{"a resume without a UID", 4, held(), func(s *story) { s.unset(heldResumed, "requestObject", "metadata", "uid") }},
@@ -325,6 +334,9 @@ func TestEachLawIsSeenToBeBroken(t *testing.T) {
 		}},
 		{"an update without a resourceVersion", 4, application(), func(s *story) {
 			s.unset(appAsked, "requestObject", "metadata", "resourceVersion")
+		}},
+		{"an update in place of an operation without a token", 4, application(), func(s *story) {
+			s.set(appStands, object{"sync": object{"revision": other}}, "responseObject", "operation")
 		}},
 		{"an update in place of another's operation", 4, application(), func(s *story) {
 			s.set(appStands, object{"info": []any{object{"name": "gitops-applier.github.io/token", "value": "alices"}}}, "responseObject", "operation")
@@ -387,6 +399,49 @@ func TestAResumeThatWasNotMadeNeedsNoEnd(t *testing.T) {
 	s.lines = s.lines[:heldResumed+1]
 	s.add(request("host-1", "update", "triggers", "app", 200, nil, stored(13))) // it is withdrawn
 	assert.Empty(t, s.read(t).Check(s.decisions))
+}
+
+// An API server that is stopped, and a client that is, leave writes of which nobody knows whether they were made.
+func TestWhatCannotBeKnownIsNoViolation(t *testing.T) {
+	t.Parallel()
+	unanswered := func(n int) func(*story) {
+		return func(s *story) {
+			s.set(n, 504, "responseStatus", "code")
+			s.unset(n, "responseObject")
+		}
+	}
+	for name, but := range map[string]func(*story){
+		"the resume":                        unanswered(heldResumed),
+		"the suspend":                       unanswered(heldSuspended),
+		"the status after the run":          unanswered(heldApplied),
+		"the status that handles a suspend": unanswered(heldHandled),
+		"the end, which was seen there later": func(s *story) {
+			unanswered(heldEnded)(s)
+			succeeded := object{"state": "Succeeded", "reason": "ReconciliationSucceeded", "suspendToken": "stop", "appliedCommit": commit}
+			s.add(request("alice", "patch", "triggers", "app", 200, nil, record(17, "Kustomization", "Resumed", succeeded)))
+		},
+		"the end, over which the next was recorded": func(s *story) {
+			s.set(heldEnded, s.lines[heldEnded]["responseObject"], "requestObject")
+			unanswered(heldEnded)(s)
+			s.add(request("alice", "patch", "triggers", "app", 200, nil, stored(17)))
+		},
+		"the status of the source before it": unanswered(heldFetched),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := held()
+			but(s)
+			assert.Empty(t, s.read(t).Check(s.decisions))
+		})
+	}
+}
+
+// A record has to be known to be there before anything starts.
+func TestARecordThatMayNotHaveBeenMadeIsNone(t *testing.T) {
+	t.Parallel()
+	s := held()
+	s.set(heldRecorded, 504, "responseStatus", "code")
+	assert.Contains(t, lawsOf(s.read(t).Check(s.decisions)), 2)
 }
 
 func TestARequestInTheQuietIsSeen(t *testing.T) {

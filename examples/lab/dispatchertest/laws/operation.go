@@ -18,37 +18,44 @@ type Operation struct {
 	Applier Object
 	// Trigger is the object that has the record; zero if none has.
 	Trigger Object
-	// Records are the writes of hosts after which the trigger shows the operation, and Starts their writes that may start
-	// it, refused ones included.
-	Records, Starts []*Event
+	// Records are the writes after which the trigger shows the operation, in order. Unanswered are those of hosts that say
+	// so, of which nobody knows whether they were made.
+	Records, Unanswered []*Event
+	// Starts are the writes of hosts that may start it, refused ones included.
+	Starts []*Event
 }
 
-// record returns the operation as it was recorded last, or nil.
-func (o *Operation) record() *applier.Operation {
+// asked returns the commit that was asked for, as recorded last; empty if nothing is.
+func (o *Operation) asked() string {
 	if len(o.Records) == 0 {
-		return nil
+		return ""
 	}
-	return o.Records[len(o.Records)-1].Left.Record
+	return o.Records[len(o.Records)-1].Left.Record.Started.Commit
 }
 
-// Started returns the write that started it, or nil.
+// Started returns the write that started it, or may have; nil if none did.
 func (o *Operation) Started() *Event {
 	for _, start := range o.Starts {
 		if start.Made() {
 			return start
 		}
 	}
-	return nil
-}
-
-// ended returns the first write that recorded its end, or nil.
-func (o *Operation) ended() *Event {
-	for _, e := range o.Records {
-		if e.Left.Record.Completed() {
-			return e
+	for _, start := range o.Starts {
+		if start.Unanswered() {
+			return start
 		}
 	}
 	return nil
+}
+
+// ended returns the first write that recorded its end, and that end; nil if none did.
+func (o *Operation) ended() (*Event, *applier.Operation) {
+	for _, e := range o.Records {
+		if e.Left.Record.Completed() {
+			return e, e.Left.Record
+		}
+	}
+	return nil, nil
 }
 
 // Operations returns the operations that hosts recorded or started, by token.
@@ -61,14 +68,16 @@ func (l *Log) Operations() []*Operation {
 		return byToken[token]
 	}
 	for _, e := range l.Events {
-		switch {
-		case !e.Host:
-		case e.starts() != "":
-			o := operation(e.starts(), e.Object)
+		switch token := e.starts(); {
+		case token != "":
+			o := operation(token, e.Object)
 			o.Starts = append(o.Starts, e)
 		case e.Made() && e.Left.Record != nil:
 			o := operation(e.Left.Record.Started.Token, objectOf(e.Left.Record.Applier))
 			o.Trigger, o.Records = e.Object, append(o.Records, e)
+		case e.Unanswered() && e.Sent != nil && e.Sent.Record != nil:
+			o := operation(e.Sent.Record.Started.Token, objectOf(e.Sent.Record.Applier))
+			o.Trigger, o.Unanswered = e.Object, append(o.Unanswered, e)
 		}
 	}
 	var all []*Operation
@@ -83,7 +92,7 @@ func (l *Log) Operations() []*Operation {
 // starts returns the token of a write that may start an operation, or "".
 func (e *Event) starts() string {
 	switch {
-	case e.Sent == nil:
+	case !e.Host || e.Sent == nil:
 	case e.Object.Resource == kustomizations && (e.Sent.Suspend == nil || !*e.Sent.Suspend):
 		return e.Sent.Requested
 	case e.Object.Resource == applications:
@@ -109,12 +118,12 @@ func byVersion(a, b *Event) int {
 
 // History is what happened to the applier and the trigger of an operation around its time, for people.
 func (l *Log) History(o *Operation) string {
-	own := slices.Concat(o.Records, o.Starts)
+	own := slices.Concat(o.Records, o.Unanswered, o.Starts)
 	if len(own) == 0 {
 		return "    nothing\n"
 	}
 	first := slices.MinFunc(own, byTime).At.Add(-5 * time.Second)
-	last := slices.MaxFunc(own, byTime).At.Add(5 * time.Second)
+	last := slices.MaxFunc(own, byTime).At.Add(10 * time.Second)
 	var about []*Event
 	for _, e := range l.Events {
 		if (e.Object == o.Applier || e.Object == o.Trigger) && !e.At.Before(first) && !e.At.After(last) {

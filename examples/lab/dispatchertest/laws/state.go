@@ -26,7 +26,8 @@ type State struct {
 	// Fetched is the commit of a GitRepository's artifact.
 	Fetched string
 
-	// Of an Application: the token and commit of .operation, and those of the record of one with its phase.
+	// Of an Application: the token and commit of .operation, and those of the record of one with its phase. A token is
+	// anonymous where there is an operation without one, and empty where there is none.
 	Operation, OperationCommit string
 	Phase, Synced, SyncedToken string
 
@@ -106,14 +107,20 @@ func (s *State) readApplication(u *unstructured.Unstructured) error {
 	return err
 }
 
+// anonymous stands for the token of an operation that has none.
+const anonymous = "anonymous"
+
 func tokenOf(object map[string]any, path ...string) string {
+	if operation, found, _ := unstructured.NestedMap(object, path...); !found || operation == nil {
+		return ""
+	}
 	info, _, _ := unstructured.NestedSlice(object, append(path, "info")...)
 	for _, entry := range info {
 		if entry, ok := entry.(map[string]any); ok && entry["name"] == argocd.DefaultInfoKey {
 			return fmt.Sprint(entry["value"])
 		}
 	}
-	return ""
+	return anonymous
 }
 
 func (s *State) readTrigger(u *unstructured.Unstructured) error {
