@@ -21,10 +21,10 @@ const Engine gitopsprovider.Engine = "ArgoCD"
 // and list on Events.
 //
 // What is applied is the newest entry of status.history, and what was before it the one before: dry runs and syncs of
-// selected resources leave none. An Application is Ready when it is healthy. It fails when its last operation did, when it has
-// a condition that is an error, or when its health is Degraded. Its health is unknown while it was not judged since the
-// last sync, and a child that is not healthy does not make its parent so: Argo CD does not carry health up by default.
-// Being OutOfSync is no failure.
+// selected resources leave none. An Application is Ready when it is healthy. It fails when its last operation did, when
+// it has a condition that is an error, or when its health is Degraded. How it is doing is unknown while it was never
+// synced, and while its health was not judged since the last sync. A child that is not healthy does not make its parent
+// so: Argo CD does not carry health up by default. Being OutOfSync is no failure.
 func NewReader(client dynamic.Interface) *gitopsprovider.ClusterReader {
 	return gitopsprovider.NewClusterReader(client, gitopsprovider.Dialect{
 		Engine: Engine, Kinds: readerKinds, Describe: describe, Managers: managers,

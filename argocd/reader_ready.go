@@ -53,8 +53,9 @@ func failingCondition(f *applier.Fields) (gitopsprovider.Condition, bool) {
 	return gitopsprovider.Condition{}, false
 }
 
-// health reads status.health, which is that of before a sync until the Application is compared again. Missing counts as a failure once
-// something was synced: before that, it is how every Application begins.
+// health reads status.health, which is that of before a sync until the Application is compared again. Before anything
+// was synced it says little: Missing is how every Application begins, and Healthy if its objects are of kinds that have
+// no health (3.2.11). Once something was, Missing is a failure.
 func health(f *applier.Fields) gitopsprovider.Condition {
 	status := applier.Field[string](f, "status", "health", "status")
 	condition := gitopsprovider.Condition{
@@ -63,7 +64,10 @@ func health(f *applier.Fields) gitopsprovider.Condition {
 	}
 	finished := gitopsprovider.ParseTime(applier.Field[string](f, "status", "operationState", "finishedAt"))
 	judged := gitopsprovider.ParseTime(applier.Field[string](f, "status", "reconciledAt"))
+	synced := len(f.Each("status", "history")) > 0
 	switch {
+	case !synced && (status == healthHealthy || status == healthMissing) && applier.Field[string](f, "status", "sync", "status") == "OutOfSync":
+		condition.Reason, condition.Message = "NeverSynced", "nothing was synced yet"
 	case status != "" && judged.Before(finished):
 		condition.Reason = "NotJudged"
 		condition.Message = fmt.Sprintf("health was not judged since the sync that ended at %s; before it, it was %s",
@@ -74,7 +78,7 @@ func health(f *applier.Fields) gitopsprovider.Condition {
 		condition.State = gitopsprovider.StateProgressing
 	case status == healthSuspended:
 		condition.State = gitopsprovider.StateSuspended
-	case status == healthDegraded, status == healthMissing && len(f.Each("status", "history")) > 0:
+	case status == healthDegraded, status == healthMissing && synced:
 		condition.State = gitopsprovider.StateFailing
 	}
 	return condition

@@ -166,7 +166,13 @@ func TestHowAnApplicationIsDoing(t *testing.T) {
 			gitopsprovider.StateFailing, "ComparisonError",
 		},
 		"a condition that is a warning": {"conditions: [{type: SharedResourceWarning, message: m}], " + healthAt("Healthy", "2026-05-04T12:00:00Z"), gitopsprovider.StateReady, "Healthy"},
-		"out of sync":                   {"sync: {status: OutOfSync}, " + healthAt("Healthy", "2026-05-04T12:00:00Z"), gitopsprovider.StateReady, "Healthy"},
+		"out of sync": {
+			history("2026-05-04T09:00:00Z="+commitA) + ", sync: {status: OutOfSync}, " + healthAt("Healthy", "2026-05-04T12:00:00Z"), gitopsprovider.StateReady, "Healthy",
+		},
+		// Objects without health of their own are healthy even where they are missing.
+		"healthy and never synced":      {"sync: {status: OutOfSync}, " + healthAt("Healthy", "2026-05-04T12:00:00Z"), gitopsprovider.StateUnknown, "NeverSynced"},
+		"missing and never synced":      {"sync: {status: OutOfSync}, " + healthAt("Missing", "2026-05-04T12:00:00Z"), gitopsprovider.StateUnknown, "NeverSynced"},
+		"healthy without a sync of its": {"sync: {status: Synced}, " + healthAt("Healthy", "2026-05-04T12:00:00Z"), gitopsprovider.StateReady, "Healthy"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

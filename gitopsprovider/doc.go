@@ -19,6 +19,13 @@
 //
 // A method of [Views] fails only where it has nothing to tell at all: an invalid argument, or a context that ended.
 //
+// # What the views need
+//
+// The verbs get and list on the kinds of the Readers and on Events, and watch for [Views.WatchFailures]. Lists are of the
+// whole cluster, since an applier may deploy into another namespace than its own; an identity that may list one
+// namespace alone gets that one, if the Selector names it. Lists are read in pages of 500 objects. Nothing is kept
+// between calls but the version in which a kind was last served.
+//
 // # Words
 //
 //	our word      Flux                                       Argo CD
