@@ -161,7 +161,7 @@ func newWorld(t *testing.T, l *lab.Lab, triggers int) *world {
 	w.identity = l.ClusterServiceAccount(t, w.ns, append(recordRules,
 		rbacv1.PolicyRule{APIGroups: []string{lab.Kustomizations.Group}, Resources: []string{"kustomizations"}, Verbs: []string{"get", "list", "watch", "patch"}},
 		rbacv1.PolicyRule{APIGroups: []string{lab.GitRepositories.Group}, Resources: []string{"gitrepositories"}, Verbs: []string{"get", "watch", "patch"}},
-		rbacv1.PolicyRule{APIGroups: []string{lab.Applications.Group}, Resources: []string{"applications"}, Verbs: []string{"get", "watch", "update"}},
+		rbacv1.PolicyRule{APIGroups: []string{lab.Applications.Group}, Resources: []string{"applications"}, Verbs: []string{"get", "list", "watch", "update"}},
 	)...)
 	var b *branch
 	for i := range triggers {
@@ -185,8 +185,8 @@ func (w *world) newSubject(t *testing.T, b *branch, i int) *subject {
 	s.answered = s.pushed // Nobody is to wait for it.
 	place := i % ofOneRepository
 	source := fmt.Sprintf("shared-%03d", i/ofOneRepository)
-	switch {
-	case place == 4 || place == 9:
+	switch place {
+	case 4, 9:
 		s.applier.Group, s.applier.Kind = argocd.Kind.Group, argocd.Kind.Kind
 		w.lab.Application(t, w.ns, s.name, b.repo, foreign, lab.Set(s.name, "spec", "source", "path"))
 	default:
