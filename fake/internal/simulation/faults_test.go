@@ -40,6 +40,7 @@ func (p *process) disturb() {
 		{"stalls", 10, fake.Fault{Delay: 8 * time.Second}},
 		{"conflict", 25, fake.Fault{Err: conflict, Match: writes}},
 		{"late", 12, fake.Fault{Err: errLate, Match: writes, Before: p.landsLate}},
+		{"overtaken", 40, fake.Fault{Match: writes, Before: p.overtaken}},
 		{"watch ends", 80, fake.Fault{EndWatch: true, Events: 1, Verb: "watch"}},
 		{"watch is silent", 80, fake.Fault{SilenceWatch: true, Events: 2, Verb: "watch"}},
 	} {
@@ -80,6 +81,15 @@ func (p *process) disturb() {
 }
 
 func writes(r fake.Request) bool { return r.Verb == "patch" || r.Verb == "update" }
+
+// overtaken lets somebody else act on the object that is about to be written.
+func (p *process) overtaken(r fake.Request) {
+	for _, s := range p.w.subjects {
+		if s.name == r.Name && s.resource().Resource == r.Resource {
+			p.w.overtake(s, p.w.roll("overtakes", r.Name, r.Time.UnixNano()))
+		}
+	}
+}
 
 // landsLate makes a write arrive after the client has given it up, up to five seconds later, whoever lives then.
 func (p *process) landsLate(r fake.Request) {

@@ -108,22 +108,15 @@ var hands = []hand{
 			w.createSource(one)
 		}
 	}},
-	{"argocd app sync", 6, onApplication(func(app map[string]any) {
-		if app["operation"] == nil {
-			app["operation"] = map[string]any{"initiatedBy": map[string]any{"username": "alice"}, "sync": map[string]any{}}
-			unstructured.RemoveNestedField(app, "status", "operationState")
-		}
-	})},
+	{"argocd app sync", 6, onApplication(syncTip)},
 	{"argocd app terminate-op", 3, onApplication(func(app map[string]any) {
 		if _, running, _ := unstructured.NestedMap(app, "status", "operationState"); running && app["operation"] != nil {
 			_ = unstructured.SetNestedField(app, "Terminating", "status", "operationState", "phase")
 		}
 	})},
 	{"removes the operation", 2, onApplication(func(app map[string]any) { delete(app, "operation") })},
-	{"argocd app get --refresh", 4, onApplication(func(app map[string]any) {
-		_ = unstructured.SetNestedField(app, "normal", "metadata", "annotations", "argocd.argoproj.io/refresh")
-	})},
-	{"refuses a target", 3, func(w *world, r *rand.Rand) {
+	{"argocd app get --refresh", 4, onApplication(refresh)},
+	{"refuses a target", 7, func(w *world, r *rand.Rand) {
 		name := w.targetName(r)
 		w.changeTarget(name, func(t *applier.Target) { t.Admission = applier.Admission{State: applier.NotAdmitted, Reason: "Closed"} })
 		w.undoes(func() {
@@ -178,15 +171,13 @@ var hands = []hand{
 		if r.IntN(8) == 0 {
 			fault.Delay = 4 * time.Minute
 		}
-		w.flux.Inject(fault)
-		w.argo.Inject(fault)
+		w.injectStep(fault, fault)
 		w.history.note("ops", "an apply takes %v", fault.Delay)
 	}},
 	{"makes a step fail", 5, func(w *world, r *rand.Rand) {
 		steps := []fake.Step{fake.FetchStep, fake.DownloadStep, fake.BuildStep, fake.ApplyStep, fake.PruneStep}
 		step := steps[r.IntN(len(steps))]
-		w.flux.FailNext(step, "it is not to be")
-		w.argo.FailNext(fake.LoadStep, "it is not to be")
+		w.injectStep(fake.StepFault{Step: step, Nth: 1, Message: "it is not to be"}, fake.StepFault{Step: fake.LoadStep, Nth: 1, Message: "it is not to be"})
 		w.history.note("ops", "the next %s fails", step)
 	}},
 	{"ends watches", 3, func(w *world, _ *rand.Rand) {
@@ -197,6 +188,36 @@ var hands = []hand{
 		}
 		w.history.note("ops", "ends watches")
 	}},
+}
+
+// overtake does something to an applier that is about to be written.
+func (w *world) overtake(s *subject, roll int) {
+	switch {
+	case s.mode == synced && roll < 600:
+		w.changeApplication(s, syncTip)
+	case s.mode == synced:
+		w.changeApplication(s, refresh)
+	case roll < 400:
+		w.stamp(kustomizations, s.name)
+	case roll < 600 && s.mode == held:
+		w.patch(kustomizations, s.name, "flux", `{"spec":{"suspend":null}}`)
+	case roll < 800:
+		w.patch(kustomizations, s.name, "kubectl", fmt.Sprintf(`{"spec":{"sourceRef":{"name":%q}}}`, w.repos[roll%len(w.repos)].source))
+	default:
+		w.patch(kustomizations, s.name, "kubectl", fmt.Sprintf(`{"metadata":{"labels":{"edit":"e%d"}}}`, roll))
+	}
+}
+
+// What the argocd CLI has Argo CD's API server do.
+func syncTip(app map[string]any) {
+	if app["operation"] == nil {
+		app["operation"] = map[string]any{"initiatedBy": map[string]any{"username": "alice"}, "sync": map[string]any{}}
+		unstructured.RemoveNestedField(app, "status", "operationState")
+	}
+}
+
+func refresh(app map[string]any) {
+	_ = unstructured.SetNestedField(app, "normal", "metadata", "annotations", "argocd.argoproj.io/refresh")
 }
 
 // another does something that somebody else does.
@@ -213,6 +234,12 @@ func (w *world) another(r *rand.Rand) {
 			return
 		}
 	}
+}
+
+// injectStep makes a step of either engine go wrong, until the chaos is over.
+func (w *world) injectStep(ofFlux, ofArgo fake.StepFault) {
+	w.undoes(w.flux.Inject(ofFlux))
+	w.undoes(w.argo.Inject(ofArgo))
 }
 
 // undoes notes what is to be undone when the chaos is over.
@@ -247,24 +274,26 @@ func onKustomization(do func(*world, *rand.Rand, *subject)) func(*world, *rand.R
 	}
 }
 
-// onApplication changes an Application as Argo CD's API server does: as it was read, once more after a conflict.
 func onApplication(change func(app map[string]any)) func(*world, *rand.Rand) {
 	return func(w *world, r *rand.Rand) {
-		s := w.some(r, func(s *subject) bool { return s.mode == synced })
-		if s == nil {
+		if s := w.some(r, func(s *subject) bool { return s.mode == synced }); s != nil {
+			w.changeApplication(s, change)
+		}
+	}
+}
+
+// changeApplication changes an Application as Argo CD's API server does: as it was read, once more after a conflict.
+func (w *world) changeApplication(s *subject, change func(app map[string]any)) {
+	w.history.note("somebody", "  to %s", s.name)
+	for range 5 {
+		app, err := w.cluster.Resource(applications).Namespace(team).Get(w.ctx(), s.name, metav1.GetOptions{})
+		if err != nil {
 			return
 		}
-		w.history.note("somebody", "  to %s", s.name)
-		for range 5 {
-			app, err := w.cluster.Resource(applications).Namespace(team).Get(w.ctx(), s.name, metav1.GetOptions{})
-			if err != nil {
-				return
-			}
-			change(app.Object)
-			_, err = w.cluster.Resource(applications).Namespace(team).Update(w.ctx(), app, metav1.UpdateOptions{FieldManager: "argocd-server"})
-			if !apierrors.IsConflict(err) {
-				return
-			}
+		change(app.Object)
+		_, err = w.cluster.Resource(applications).Namespace(team).Update(w.ctx(), app, metav1.UpdateOptions{FieldManager: "argocd-server"})
+		if !apierrors.IsConflict(err) {
+			return
 		}
 	}
 }

@@ -63,13 +63,16 @@ type process struct {
 	held map[string]time.Time
 }
 
-// start starts the host's next process.
-func (w *world) start() *process {
+// start starts the host's next process, once it is prepared.
+func (w *world) start(prepare ...func(*process)) *process {
 	p := &process{w: w, name: fmt.Sprintf("P%d", len(w.processes)+1), tokens: make(map[string]int), held: make(map[string]time.Time)}
 	w.processes = append(w.processes, p)
 	p.view, p.records = w.cluster.As("host", nil), w.store.Process()
 	p.meter()
 	p.disturb()
+	for _, f := range prepare {
+		f(p)
+	}
 	p.store = p.records
 	if w.broken.store != nil {
 		p.store = w.broken.store(p)

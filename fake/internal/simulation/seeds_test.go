@@ -12,7 +12,7 @@ import (
 
 var (
 	oneSeed = flag.Uint64("seed", 0, "run the simulation of this seed alone, and show its history with -v")
-	seeds   = flag.Int("seeds", 0, "how many seeds to run, 0 for 500, or 50 under the race detector")
+	seeds   = flag.Int("seeds", 0, "how many seeds to run, 0 for 500, or fewer under the race detector")
 	shard   = flag.String("shard", "1/1", "which part of the seeds to run, such as 2/4")
 )
 
@@ -34,11 +34,16 @@ func runSeeds(t *testing.T, plan plan) {
 		t.Fatalf("-shard %q is not like 2/4", *shard)
 	}
 	n := *seeds
-	if n == 0 {
+	switch {
+	case n != 0:
+	case plan.processes > 1 && raceEnabled:
+		n = 15
+	case plan.processes > 1:
+		n = 100
+	case raceEnabled:
+		n = 50
+	default:
 		n = 500
-		if raceEnabled {
-			n = 50
-		}
 	}
 	began := time.Now()
 	t.Run("seeds", func(t *testing.T) {
@@ -59,6 +64,7 @@ func runSeed(t *testing.T, seed uint64, plan plan) {
 		fmt.Fprint(os.Stdout, h)
 	}
 	if broken := h.violations(); len(broken) > 0 {
+		fmt.Fprintf(os.Stderr, "seed %d: %s\n", seed, broken[0]) // The test's own output comes when all seeds have run.
 		t.Errorf("seed %d breaks\n  %s\n\nThe history:\n%s\nAgain: go test ./fake/internal/simulation -run '^%s$' -seed %d",
 			seed, strings.Join(broken, "\n  "), h, strings.Split(t.Name(), "/")[0], seed)
 	}

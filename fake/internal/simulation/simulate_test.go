@@ -108,6 +108,9 @@ func (w *world) settle() {
 	}
 	for _, s := range w.subjects {
 		w.create(s)
+		if s.mode != synced {
+			w.patch(kustomizations, s.name, "kubectl", fmt.Sprintf(`{"spec":{"sourceRef":{"name":%q}}}`, s.source))
+		}
 	}
 	for _, r := range w.repos {
 		w.stamp(gitRepositories, r.source)
@@ -122,7 +125,7 @@ func (w *world) settle() {
 		}
 	}
 	pause(w.ctx(), 2*time.Minute) // The reconciler holds what is to be held.
-	w.isQuiet(p)
+	w.isQuiet(p, 3*time.Minute)
 	p.stop()
 	synctest.Wait()
 }

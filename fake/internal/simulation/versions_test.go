@@ -42,14 +42,21 @@ type objectKey struct{ resource, name string }
 // watchVersions collects them until ctx ends.
 func (w *world) watchVersions(ctx context.Context) error {
 	for _, resource := range []schema.GroupVersionResource{kustomizations, gitRepositories, applications, configMaps} {
+		// A watch is opened before anything happens, and again where the API server ends it, as it does after a while.
 		watcher, err := w.cluster.Resource(resource).Namespace(team).Watch(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
 		}
 		w.versions.ended.Go(func() {
-			for event := range watcher.ResultChan() {
-				if object, ok := event.Object.(*unstructured.Unstructured); ok {
-					w.versions.add(resource.Resource, object, event.Type == watch.Deleted)
+			for last := ""; ; {
+				for event := range watcher.ResultChan() {
+					if object, ok := event.Object.(*unstructured.Unstructured); ok {
+						w.versions.add(resource.Resource, object, event.Type == watch.Deleted)
+						last = object.GetResourceVersion()
+					}
+				}
+				if watcher, err = w.cluster.Resource(resource).Namespace(team).Watch(ctx, metav1.ListOptions{ResourceVersion: last}); err != nil {
+					return // The cluster has stopped.
 				}
 			}
 		})

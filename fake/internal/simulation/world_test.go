@@ -94,6 +94,7 @@ type repo struct {
 	mu      sync.Mutex
 	commits map[string]string // the commit of a value
 	values  map[string]string // the value of a commit
+	broken  map[string]string // the applier that a commit is broken for
 }
 
 // inWorld runs a simulation in a bubble. Whatever it starts has to be over when the cluster has stopped.
@@ -137,7 +138,7 @@ func (w *world) repository() *repo {
 	name := fmt.Sprintf("repo-%d", len(w.repos))
 	r := &repo{
 		Repository: w.flux.Remote().Repository("https://git.example.com/acme/" + name), name: name, source: name,
-		commits: make(map[string]string), values: make(map[string]string),
+		commits: make(map[string]string), values: make(map[string]string), broken: make(map[string]string),
 	}
 	w.repos = append(w.repos, r)
 	return r
@@ -157,6 +158,9 @@ func (w *world) commit(r *repo, broken ...*subject) string {
 	}
 	commit := r.Commit(files)
 	r.commits[value], r.values[commit] = commit, value
+	for _, s := range broken {
+		r.broken[commit] = s.name
+	}
 	w.history.note("git", "%s is %s, broken for %d appliers", value, commit[:7], len(broken))
 	return commit
 }
