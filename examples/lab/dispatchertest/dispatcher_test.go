@@ -46,6 +46,8 @@ type run struct {
 	*world
 	host  *host
 	hosts int
+	// stops are when the API server was stopped.
+	stops []time.Time
 }
 
 func TestNoOperationIsLostOrMadeTwiceWhileEverythingIsStoppedAndStarted(t *testing.T) {
@@ -211,7 +213,7 @@ func (r *run) judge(t *testing.T, from, to time.Time) {
 	log := r.read(t)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	violations := append(log.Check(r.decisions), log.Quiet(from, to)...)
+	violations := append(log.Check(r.decisions, r.stops), log.Quiet(from, to)...)
 	for i, v := range violations {
 		if i == 5 {
 			t.Errorf("and %d more", len(violations)-i)

@@ -21,15 +21,15 @@ const downtime = 2 * time.Second
 var disruptions = []disruption{
 	{"kustomize-controller is stopped", func(t *testing.T, r *run) { restart(t, r, r.lab.KustomizeController.Stop, r.lab.KustomizeController) }},
 	{"the host is killed", func(t *testing.T, r *run) { r.takeOver(t, r.host.kill) }},
-	{"the API server is stopped", func(t *testing.T, r *run) { restart(t, r, r.lab.APIServer.Stop, r.lab.APIServer) }},
+	{"the API server is stopped", func(t *testing.T, r *run) { restart(t, r, r.stopAPIServer, r.lab.APIServer) }},
 	{"application-controller is killed", func(t *testing.T, r *run) {
 		restart(t, r, r.lab.ApplicationController.Kill, r.lab.ApplicationController)
 	}},
 	{"source-controller is stopped", func(t *testing.T, r *run) { restart(t, r, r.lab.SourceController.Stop, r.lab.SourceController) }},
 	{"the host is killed while the API server is down", func(t *testing.T, r *run) {
-		r.lab.APIServer.Stop(t)
+		r.stopAPIServer(t)
 		r.takeOver(t, r.host.kill)
-		restart(t, r, r.lab.APIServer.Stop, r.lab.APIServer)
+		restart(t, r, r.stopAPIServer, r.lab.APIServer)
 	}},
 	{"kustomize-controller is killed, and then the host", func(t *testing.T, r *run) {
 		r.lab.KustomizeController.Kill(t)
@@ -41,6 +41,12 @@ var disruptions = []disruption{
 	{"application-controller is stopped", func(t *testing.T, r *run) {
 		restart(t, r, r.lab.ApplicationController.Stop, r.lab.ApplicationController)
 	}},
+}
+
+// stopAPIServer stops the API server and takes note of when.
+func (r *run) stopAPIServer(t testing.TB) {
+	r.stops = append(r.stops, time.Now())
+	r.lab.APIServer.Stop(t)
 }
 
 // restart ends a process, and starts it after a while. It starts whatever else gave up without it.

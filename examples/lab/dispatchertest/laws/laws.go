@@ -39,9 +39,10 @@ type Decision struct {
 // Manager is the field manager of the hosts.
 const Manager = "lib"
 
-// Check judges every operation that hosts recorded or started, and every write of theirs.
-func (l *Log) Check(decisions []Decision) []Violation {
-	c := &check{log: l, byObject: make(map[Object][]*Event), unanswered: make(map[Object][]*Event)}
+// Check judges every operation that hosts recorded or started, and every write of theirs. Stops are when the API server was
+// stopped or killed: what it was just doing then may be made and not in the log.
+func (l *Log) Check(decisions []Decision, stops []time.Time) []Violation {
+	c := &check{log: l, stops: stops, byObject: make(map[Object][]*Event), unanswered: make(map[Object][]*Event)}
 	for _, e := range l.Events {
 		switch {
 		case e.Made():
@@ -81,7 +82,8 @@ func (l *Log) Check(decisions []Decision) []Violation {
 }
 
 type check struct {
-	log *Log
+	log   *Log
+	stops []time.Time
 	// of are the operations of the writes that may start them.
 	of map[*Event]*Operation
 	// byObject are the writes to each object that were made, by anybody, in order.
@@ -142,10 +144,12 @@ func (c *check) fetched(commit string, start *Event) bool {
 	return false
 }
 
-// blind reports whether a write to an object between two times was not answered: what it left is then only seen after
-// the next one.
+// blind reports whether a write to an object between two times may have been made without that the log shows what it left:
+// it was not answered, or the API server was stopped.
 func (c *check) blind(object Object, from, to time.Time) bool {
-	return slices.ContainsFunc(c.unanswered[object], func(e *Event) bool { return e.At.After(from) && e.At.Before(to) })
+	between := func(at time.Time) bool { return at.After(from) && at.Before(to) }
+	return slices.ContainsFunc(c.stops, between) ||
+		slices.ContainsFunc(c.unanswered[object], func(e *Event) bool { return between(e.At) })
 }
 
 // recordedFirst is law 2.
@@ -285,13 +289,7 @@ func (c *check) guardedUpdate(e *Event) {
 func (c *check) endedOnce(o *Operation) {
 	end, record := o.ended()
 	if end == nil {
-		perhaps := slices.ContainsFunc(o.Unanswered, func(e *Event) bool { return e.Sent.Record.Completed() })
-		if start := o.Started(); start != nil && start.Made() && !perhaps {
-			c.fail(5, o, "%s was asked, and no end of that is recorded: %s", o.Applier, start)
-		}
-		if len(o.Records) > 0 && c.last(o.Trigger) == o.Records[len(o.Records)-1] {
-			c.fail(5, o, "%s still records an open operation: %s", o.Trigger, c.last(o.Trigger))
-		}
+		c.perhapsEnded(o)
 		return
 	}
 	for _, e := range o.Records {
@@ -301,15 +299,30 @@ func (c *check) endedOnce(o *Operation) {
 	}
 }
 
+// perhapsEnded is law 5 for an operation of which no end is to be seen: it was not started, or its end was written over
+// before it could be seen.
+func (c *check) perhapsEnded(o *Operation) {
+	start := o.Started()
+	if len(o.Records) == 0 {
+		if start != nil && start.Made() {
+			c.fail(5, o, "%s was asked, and no end of that is recorded: %s", o.Applier, start)
+		}
+		return
+	}
+	last := o.Records[len(o.Records)-1]
+	events := c.byObject[o.Trigger]
+	next := slices.Index(events, last) + 1
+	switch {
+	case next == len(events):
+		c.fail(5, o, "%s still records an open operation: %s", o.Trigger, last)
+	case start != nil && start.Made() && !c.blind(o.Trigger, last.At, events[next].At):
+		c.fail(5, o, "%s was asked, and no end of that is recorded: %s", o.Applier, start)
+	}
+}
+
 func textOf(operation *applier.Operation) string {
 	text, _ := json.Marshal(operation)
 	return string(text)
-}
-
-// last returns the last write to an object.
-func (c *check) last(object Object) *Event {
-	events := c.byObject[object]
-	return events[len(events)-1]
 }
 
 // appliedWhatItSays is law 7: while it ran, the applier's own status showed what the record names.

@@ -234,7 +234,7 @@ func TestAStoryThatKeepsTheLawsViolatesNone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			log := s.read(t)
-			assert.Empty(t, log.Check(s.decisions))
+			assert.Empty(t, log.Check(s.decisions, nil))
 			operations := log.Operations()
 			require.Len(t, operations, 1)
 			assert.Equal(t, "go", operations[0].Token)
@@ -386,7 +386,7 @@ func TestEachLawIsSeenToBeBroken(t *testing.T) {
 			t.Parallel()
 			test.but(test.story)
 			log := test.story.read(t)
-			violations := log.Check(test.story.decisions)
+			violations := log.Check(test.story.decisions, nil)
 			assert.Contains(t, lawsOf(violations), test.law, "%v", violations)
 		})
 	}
@@ -398,7 +398,7 @@ func TestAResumeThatWasNotMadeNeedsNoEnd(t *testing.T) {
 	s.set(heldResumed, 409, "responseStatus", "code")
 	s.lines = s.lines[:heldResumed+1]
 	s.add(request("host-1", "update", "triggers", "app", 200, nil, stored(13))) // it is withdrawn
-	assert.Empty(t, s.read(t).Check(s.decisions))
+	assert.Empty(t, s.read(t).Check(s.decisions, nil))
 }
 
 // An API server that is stopped, and a client that is, leave writes of which nobody knows whether they were made.
@@ -431,7 +431,28 @@ func TestWhatCannotBeKnownIsNoViolation(t *testing.T) {
 			t.Parallel()
 			s := held()
 			but(s)
-			assert.Empty(t, s.read(t).Check(s.decisions))
+			assert.Empty(t, s.read(t).Check(s.decisions, nil))
+		})
+	}
+}
+
+func TestWhatTheAPIServerWasDoingWhenItWasStoppedMayBeMissing(t *testing.T) {
+	t.Parallel()
+	for name, n := range map[string]int{
+		"the suspend": heldSuspended, "the status after the run": heldApplied, "the status that handles the suspend": heldHandled, "the end": heldEnded,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := held()
+			s.drop(n)
+			s.add(request("host-2", "update", "triggers", "app", 200, nil, stored(17))) // the next one
+			log := s.read(t)
+			stops := []time.Time{at(n).Add(-time.Millisecond)}
+			assert.Empty(t, log.Check(s.decisions, stops))
+			if n != heldApplied { // which the later ones show too
+				assert.NotEmpty(t, log.Check(s.decisions, nil))
+				assert.NotEmpty(t, log.Check(s.decisions, []time.Time{begin}), "another time explains nothing")
+			}
 		})
 	}
 }
@@ -441,7 +462,7 @@ func TestARecordThatMayNotHaveBeenMadeIsNone(t *testing.T) {
 	t.Parallel()
 	s := held()
 	s.set(heldRecorded, 504, "responseStatus", "code")
-	assert.Contains(t, lawsOf(s.read(t).Check(s.decisions)), 2)
+	assert.Contains(t, lawsOf(s.read(t).Check(s.decisions, nil)), 2)
 }
 
 func TestARequestInTheQuietIsSeen(t *testing.T) {
