@@ -1,6 +1,8 @@
 // Package dispatchertest runs the Dispatcher as an operator would, over records in the lab's own API server, while
 // controllers, the API server and the host itself are stopped, killed and started. What it then did is judged by the API
-// server's audit log.
+// server's audit log. Thousands of operations take a while:
+//
+//	go test ./dispatchertest -v -operations 3000 -timeout 2h
 package dispatchertest
 
 import (

@@ -163,15 +163,21 @@ func kindOf(r applier.Report) string {
 	if r.End == applier.EndCompleted {
 		text += " " + string(r.Operation.Progress.State) + " " + r.Operation.Progress.Reason
 	}
-	for is, word := range map[error]string{
-		applier.ErrStale: "stale", applier.ErrBusy: "busy", applier.ErrNotFetched: "not fetched", applier.ErrOperationOpen: "open",
-		applier.ErrUnconfirmed: "unconfirmed", context.DeadlineExceeded: "late", syscall.ECONNREFUSED: "refused",
+	for _, why := range []struct {
+		err  error
+		word string
+	}{
+		{applier.ErrStale, "stale"}, {applier.ErrBusy, "busy"}, {applier.ErrNotFetched, "not fetched"}, {applier.ErrOperationOpen, "open"},
+		{applier.ErrUnconfirmed, "unconfirmed"}, {syscall.ECONNREFUSED, "refused"}, {context.DeadlineExceeded, "late"},
 	} {
-		if errors.Is(r.Err, is) {
-			return text + " " + word
+		if errors.Is(r.Err, why.err) {
+			return text + " " + why.word
 		}
 	}
-	if r.Err != nil {
+	switch {
+	case apierrors.IsForbidden(r.Err):
+		return text + " " + applier.ReasonForbidden
+	case r.Err != nil:
 		return text + " " + applier.VerdictReason(r.Err)
 	}
 	return text
