@@ -176,6 +176,43 @@ func TestRightsThatAreWithdrawnLeadToNarrowerWatches(t *testing.T) {
 	})
 }
 
+func TestFewInANamespaceAreWatchedOneByOneWhereTheClusterMayNotBeWatched(t *testing.T) {
+	r := newRights()
+	r.set(&r.namespaceA, &r.namespaceB, &r.objects)
+	inWatchedCluster(t, r.allow, func(t *testing.T, c *watchedCluster) {
+		refs := slices.Concat(objects("a", 3), objects("b", 3))
+		c.putAll(refs)
+		shown := c.watchAll(t, refs)
+		assert.Equal(t, map[string]int{"list cluster": 1, "watch a": 3, "watch b": 3}, c.asked())
+		shownAll(t, c, refs, shown)
+	})
+}
+
+func TestAWatchOfOneObjectOutlivesAMomentOfRefusal(t *testing.T) {
+	r := newRights()
+	inWatchedCluster(t, r.allow, func(t *testing.T, c *watchedCluster) {
+		refs := objects("a", 2)
+		c.putAll(refs)
+		shown := c.watchAll(t, refs)
+		r.set()
+		r.get.Store(false)
+		c.view.Cut()
+		c.view.Mend()
+		time.Sleep(5 * time.Second)
+		r.set(&r.objects)
+		r.get.Store(true)
+		time.Sleep(5 * time.Second)
+		shownAll(t, c, refs, shown)
+
+		r.set()
+		time.Sleep(6 * time.Minute)
+		for _, one := range shown {
+			for range one { // to its end
+			}
+		}
+	})
+}
+
 func TestAMomentOfRefusalIsNotBelievedOfAWatchThatWasOpen(t *testing.T) {
 	r := newRights()
 	inWatchedCluster(t, r.allow, func(t *testing.T, c *watchedCluster) {
@@ -224,6 +261,27 @@ func TestARefusalIsForgotten(t *testing.T) {
 			c.view.ResetRequests()
 			time.Sleep(10*time.Minute + time.Second)
 			assert.Equal(t, map[string]int{"watch cluster": 2}, c.asked())
+		})
+	})
+	t.Run("while a narrower watch is opened anew", func(t *testing.T) {
+		r := newRights()
+		r.set(&r.namespaceA, &r.objects)
+		inWatchedCluster(t, r.allow, func(t *testing.T, c *watchedCluster) {
+			refs := objects("a", 12)
+			c.putAll(refs)
+			shown := c.watchAll(t, refs[:11])
+			time.Sleep(11 * time.Minute)
+			r.set(&r.cluster, &r.namespaceA, &r.objects)
+			c.view.ResetRequests()
+			c.view.Inject(fake.Fault{Verb: "list", Match: func(r fake.Request) bool { return r.Namespace == "" }, Delay: 10 * time.Second})
+			shown = append(shown, c.watch(refs[11]))
+			c.cluster.EndWatches(kustomizations.GroupResource())
+			c.put(refs[0])
+			c.cluster.Compact(kustomizations.GroupResource())
+			time.Sleep(20 * time.Second)
+			shownAll(t, c, refs, shown)
+			asked := c.asked()
+			assert.Equal(t, []int{1, 1}, []int{asked["list cluster"], asked["watch cluster"]})
 		})
 	})
 	t.Run("not where it is refused still", func(t *testing.T) {
