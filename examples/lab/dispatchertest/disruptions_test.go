@@ -75,14 +75,18 @@ func (r *run) takeOver(t *testing.T, end func()) {
 	r.host = r.startHost(t, fmt.Sprintf("host-%d", r.hosts))
 }
 
-// alice annotates one applier after another, until ctx ends, and returns the annotation that each was given last.
+// alice annotates one applier after another, until ctx ends, and returns the annotation that each was given last, where that
+// is known.
 func (w *world) alice(ctx context.Context) map[string]string {
 	annotated := make(map[string]string)
 	for n := 0; ctx.Err() == nil; n++ {
 		s := w.subjects[(n*7)%len(w.subjects)]
 		value := fmt.Sprint("note-", n)
 		for w.annotate(context.WithoutCancel(ctx), s.resource(), s.name, value) != nil {
-			sleep(context.WithoutCancel(ctx), pauseAfterFailure)
+			if sleep(ctx, pauseAfterFailure); ctx.Err() != nil {
+				delete(annotated, s.name)
+				return annotated
+			}
 		}
 		annotated[s.name] = value
 		sleep(ctx, pauseAfterFailure)
