@@ -13,8 +13,9 @@ type Dialect struct {
 	Engine Engine
 	// Kinds are the kinds that Describe knows.
 	Kinds []Kind
-	// Describe fills in what an object of one of the Kinds shows, of any of its Versions. The metadata, from Workload to
-	// Suspended's Deleting, is there already. It sets Err where a field has a type that it cannot read.
+	// Describe fills in what an object of one of the Kinds shows, in any of its Versions. What its metadata shows, from
+	// Workload to Deleting, is there already. It sets Err where a field has a type that it cannot read. It may
+	// leave paths as they are spelled, and user info in URLs and messages: the ClusterReader cleans both.
 	Describe func(kind Kind, u *unstructured.Unstructured, o *Object)
 	// Managers is as Reader.Managers has it.
 	Managers func(o Object) []Mark

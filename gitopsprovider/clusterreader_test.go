@@ -3,6 +3,7 @@ package gitopsprovider_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -243,6 +244,31 @@ spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, s
 	_, err = r.Get(t.Context(), gitopsprovider.Workload{Group: "example.com", Kind: "Policy", Namespace: "ns", Name: "x"})
 	assert.Equal(t, gitopsprovider.AnswerNotServed, gitopsprovider.AnswerOf(err))
 	require.ErrorContains(t, err, "policies.example.com")
+}
+
+// By Kubernetes' conventions the condition Ready means the same everywhere.
+func TestAnObjectOfAnyKindMayHaveTheConditionReady(t *testing.T) {
+	t.Parallel()
+	c := fake.NewCluster(fake.Options{Namespaces: []string{"ns"}})
+	t.Cleanup(c.Stop)
+	require.NoError(t, c.Define(fromYAML(t, strings.ReplaceAll(strings.ReplaceAll(appsYAML, "apps", "widgets"), "App", "Widget"))))
+	for status, want := range map[string]gitopsprovider.State{
+		`{}`: gitopsprovider.StateUnknown,
+		`{conditions: [{type: Other, status: "False"}]}`:                      gitopsprovider.StateUnknown,
+		`{conditions: [{type: Ready, status: "True"}]}`:                       gitopsprovider.StateReady,
+		`{conditions: [{type: Ready, status: "False", reason: R}]}`:           gitopsprovider.StateFailing,
+		`{conditions: [odd, {type: Ready, status: Unknown, message: m}]}`:     gitopsprovider.StateProgressing,
+		`{conditions: [{type: Ready, status: 1, lastTransitionTime: never}]}`: gitopsprovider.StateUnknown,
+		`{conditions: {}}`: gitopsprovider.StateUnknown,
+	} {
+		widgets := c.Resource(schema.GroupVersionResource{Group: group, Version: "v1beta1", Resource: "widgets"}).Namespace("ns")
+		u := fromYAML(t, "{apiVersion: delivery.example.com/v1beta1, kind: Widget, metadata: {namespace: ns, name: w}, status: "+status+"}")
+		_, err := widgets.Apply(t.Context(), "w", u, metav1.ApplyOptions{FieldManager: "test", Force: true})
+		require.NoError(t, err)
+		o, err := reader(c).Get(t.Context(), workload("Widget", "ns/w"))
+		require.NoError(t, err)
+		assert.Equal(t, want, o.Ready.State, status)
+	}
 }
 
 func TestNoPasswordLeavesAReader(t *testing.T) {

@@ -195,6 +195,43 @@ func TestASlowReaderGetsTheNewestOfEachObject(t *testing.T) {
 	})
 }
 
+// Whatever is read while it changes, the last that is read of each object is how it stands in the end.
+func TestTheNewestOfEachObjectArrivesWhileItIsRead(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	m := newMemory()
+	events, err := views(t, gitopsprovider.NoDiffer{}, m).WatchFailures(ctx, gitopsprovider.FailureOptions{})
+	require.NoError(t, err)
+	const objects, rounds = 20, 100
+	go func() {
+		for round := range rounds {
+			for i := range objects {
+				o := app(fmt.Sprintf("ns/a%02d", i), is(failing(fmt.Sprintf("Reason%02d", round), "x")))
+				o.UID = o.Name
+				m.sightings["App"] <- gitopsprovider.Sighting{Answer: gitopsprovider.AnswerFound, Object: o}
+			}
+		}
+	}()
+	newest := map[string]string{}
+	current := func() (n int) {
+		for _, reason := range newest {
+			if reason == fmt.Sprintf("Reason%02d", rounds-1) {
+				n++
+			}
+		}
+		return n
+	}
+	for current() < objects {
+		event := <-events
+		assert.GreaterOrEqual(t, event.Ready.Reason, newest[event.Workload.Name], "never an older one after a newer")
+		newest[event.Workload.Name] = event.Ready.Reason
+	}
+	cancel()
+	for range events {
+		t.Error("something is left")
+	}
+}
+
 func TestAFailureThatIsOverStillWaitsForItsReader(t *testing.T) {
 	watching(t, gitopsprovider.FailureOptions{}, func(w *watched) {
 		w.sees(app("ns/a", is(failing("Build", "x"))))
