@@ -14,6 +14,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
+	"github.com/go-git/go-git/v5/plumbing/transport"
+	"github.com/go-git/go-git/v5/plumbing/transport/client"
+	githttp "github.com/go-git/go-git/v5/plumbing/transport/http"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -406,6 +410,16 @@ func TestAServerMayInsistOnMultiAck(t *testing.T) {
 		_, err := s.diff("", "main", "")
 		assert.ErrorIs(t, err, gitopsprovider.ErrServerNotSupported)
 	})
+}
+
+// go-git keeps what every client of the process announces, and speaks, in global
+// variables.
+func TestNothingOfTheProcessIsChanged(t *testing.T) {
+	t.Parallel()
+	assert.Equal(t, []capability.Capability{capability.MultiACK, capability.MultiACKDetailed, capability.ThinPack}, transport.UnsupportedCapabilities)
+	assert.Same(t, githttp.DefaultClient, client.Protocols["https"])
+	assert.Same(t, githttp.DefaultClient, client.Protocols["http"])
+	assert.Equal(t, 5, len(client.Protocols)) //nolint:testifylint // Len prints them all
 }
 
 // insist answers 400 to a request that does not ask for an ability, the only one

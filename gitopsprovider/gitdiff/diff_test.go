@@ -308,8 +308,8 @@ func TestFilesThatMovedUnchangedArePairedHoweverMany(t *testing.T) {
 
 func TestManyUnlikeFilesAreNotPairedByContent(t *testing.T) {
 	t.Parallel()
-	const n = 1000
-	s := newScenario(t, gitdiff.Options{}, func(h *history) {
+	const n = 5000
+	s := newScenario(t, gitdiff.Options{Limits: gitdiff.Limits{Files: 3 * n}}, func(h *history) {
 		a := h.commit("main", "A")
 		for i := range n {
 			h.text(fmt.Sprintf("apps/old-%d.yaml", i), fmt.Sprintf("number: %d\n", i))
@@ -321,9 +321,15 @@ func TestManyUnlikeFilesAreNotPairedByContent(t *testing.T) {
 		}
 	})
 	d := s.mustDiff("", "main", "apps")
-	assert.Len(t, d.Files, 2*n)
+	assert.Equal(t, 2*n, len(d.Files)) //nolint:testifylint // Len prints them all
 	assert.Contains(t, d.Note, "too many files were added and deleted")
 	assert.False(t, d.Cut)
+
+	s.differ = newDiffer(t, gitdiff.Options{})
+	d = s.mustDiff("", "main", "apps")
+	assert.Equal(t, 3000, len(d.Files)) //nolint:testifylint // Len prints them all
+	assert.True(t, d.Cut)
+	assert.Contains(t, d.Note, "only the first 3000 files that differ are listed")
 }
 
 func TestWhatIsTooLargeIsCutAndSaidSo(t *testing.T) {

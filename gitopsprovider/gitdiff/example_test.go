@@ -92,7 +92,7 @@ func exampleRepository() (dir, commit string) {
 	if err != nil {
 		panic(err)
 	}
-	out, err := exec.Command("sh", "-ec", `
+	out, err := exec.CommandContext(context.Background(), "sh", "-ec", `
 		cd "$0"
 		export HOME=/nonexistent GIT_CONFIG_NOSYSTEM=1 GIT_AUTHOR_NAME=Ada GIT_AUTHOR_EMAIL=ada@example.com
 		export GIT_COMMITTER_NAME=Ada GIT_COMMITTER_EMAIL=ada@example.com

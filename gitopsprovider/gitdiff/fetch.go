@@ -228,7 +228,7 @@ func (f *fetcher) receive(ctx context.Context, request *packp.UploadPackRequest,
 	if err != nil {
 		return packp.ShallowUpdate{}, err
 	}
-	defer response.Close()
+	defer func() { _ = response.Close() }()
 	shallows, err := readResponse(response, pack)
 	if err == nil {
 		return shallows, nil

@@ -27,6 +27,7 @@ func FuzzNoValueOfASecretSurvives(f *testing.F) {
 	} {
 		f.Add(text, strings.ReplaceAll(text, "one", "two"))
 	}
+	ours := strings.Join([]string{maskBefore, maskAfter, opaqueNotice}, " ")
 	f.Fuzz(func(t *testing.T, before, after string) {
 		values := append(valuesOf(before), valuesOf(after)...)
 		old, now := content{exists: true, text: before}, content{exists: true, text: after}
@@ -35,7 +36,7 @@ func FuzzNoValueOfASecretSurvives(f *testing.F) {
 			t.Fatal("what was not hidden was changed")
 		}
 		for _, v := range values {
-			if len(v) < leastTwin || strings.Contains(v, "*") || strings.Contains(maskBefore+maskAfter, v) || strings.Contains(opaqueNotice, v) {
+			if len(v) < leastTwin || strings.Contains(v, "*") || strings.Contains(ours, v) {
 				continue
 			}
 			if strings.Contains(old.text, v) || strings.Contains(now.text, v) {

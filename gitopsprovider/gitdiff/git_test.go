@@ -76,15 +76,8 @@ type history struct {
 	clock int64
 }
 
-// blob adds a file's content and returns its mark.
-func (h *history) blob(content string) string {
-	h.mark++
-	fmt.Fprintf(&h.b, "blob\nmark :%d\ndata %d\n%s\n", h.mark, len(content), content)
-	return fmt.Sprintf(":%d", h.mark)
-}
-
-// commit begins a commit on a branch and returns its mark; file, remove and move
-// say what it changes.
+// commit begins a commit on a branch and returns its mark; text, remove and
+// move say what it changes.
 func (h *history) commit(branch, message string, parents ...string) string {
 	h.mark++
 	h.clock += 60
@@ -94,10 +87,6 @@ func (h *history) commit(branch, message string, parents ...string) string {
 		fmt.Fprintf(&h.b, "%s %s\n", []string{"from", "merge"}[min(i, 1)], p)
 	}
 	return fmt.Sprintf(":%d", h.mark)
-}
-
-func (h *history) file(mode, blob, path string) {
-	fmt.Fprintf(&h.b, "M %s %s %s\n", mode, blob, importPath(path))
 }
 
 func (h *history) text(path, content string) {

@@ -88,7 +88,7 @@ func (r *httpRemote) advertised(ctx context.Context) (*packp.AdvRefs, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer response.Body.Close()
+	defer func() { _ = response.Body.Close() }()
 	if got := response.Header.Get("Content-Type"); got != "application/x-"+uploadPack+"-advertisement" {
 		return nil, fmt.Errorf("the answer is not in Git's smart protocol, but of the type %s: %w", said(got), gitopsprovider.ErrServerNotSupported)
 	}
@@ -101,7 +101,7 @@ func (r *httpRemote) advertised(ctx context.Context) (*packp.AdvRefs, error) {
 }
 
 func (r *httpRemote) request(ctx context.Context, body []byte) (io.ReadCloser, error) {
-	response, err := r.do(ctx, http.MethodPost, "/"+uploadPack, nil, body)
+	response, err := r.do(ctx, http.MethodPost, "/"+uploadPack, nil, body) //nolint:bodyclose // the caller closes it
 	if err != nil {
 		return nil, err
 	}

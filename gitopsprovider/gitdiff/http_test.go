@@ -28,7 +28,7 @@ type gitServer struct {
 func serve(t testing.TB, r *repo, wrappers ...func(http.Handler) http.Handler) *gitServer {
 	t.Helper()
 	s := &gitServer{}
-	var handler http.Handler = backend(t, filepath.Dir(r.dir))
+	handler := backend(t, filepath.Dir(r.dir))
 	for _, wrap := range wrappers {
 		handler = wrap(handler)
 	}

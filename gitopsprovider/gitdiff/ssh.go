@@ -160,7 +160,7 @@ func hostKeys(known []byte, address, tempDir string) (ssh.HostKeyCallback, []str
 	if err != nil {
 		return nil, nil, err
 	}
-	defer os.Remove(file.Name())
+	defer func() { _ = os.Remove(file.Name()) }()
 	_, err = file.Write(known)
 	if closeErr := file.Close(); err == nil {
 		err = closeErr

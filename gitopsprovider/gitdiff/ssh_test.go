@@ -93,7 +93,7 @@ func (s *sshServer) serve(conn net.Conn, config *ssh.ServerConfig, root string) 
 	if err != nil {
 		return
 	}
-	defer server.Close()
+	defer func() { _ = server.Close() }()
 	s.mu.Lock()
 	s.users = append(s.users, server.User())
 	s.mu.Unlock()
@@ -116,7 +116,7 @@ func (s *sshServer) serve(conn net.Conn, config *ssh.ServerConfig, root string) 
 			if s.behave != nil && s.behave(channel) {
 				continue
 			}
-			cmd := exec.Command("sh", "-c", payload.Command)
+			cmd := exec.CommandContext(context.Background(), "sh", "-c", payload.Command)
 			cmd.Dir = root
 			cmd.Stdout, cmd.Stderr = channel, channel.Stderr()
 			stdin, err := cmd.StdinPipe() // unlike cmd.Stdin, it is not waited for
@@ -232,7 +232,7 @@ func TestHostileSSHServers(t *testing.T) {
 		want   error
 	}{
 		"hangs":   {func(_ ssh.Channel, stopped <-chan struct{}) { <-stopped }, gitdiff.Limits{Time: 300 * time.Millisecond}, gitopsprovider.ErrLimit},
-		"garbage": {func(c ssh.Channel, _ <-chan struct{}) { _, _ = io.WriteString(c, "garbage garbage"); _ = c.Close() }, gitdiff.Limits{}, gitopsprovider.ErrServerNotSupported},
+		"garbage": {func(c ssh.Channel, _ <-chan struct{}) { _, _ = io.WriteString(c, "garbage, and more"); _ = c.Close() }, gitdiff.Limits{}, gitopsprovider.ErrServerNotSupported},
 		"nothing": {func(c ssh.Channel, _ <-chan struct{}) { _ = c.Close() }, gitdiff.Limits{}, gitopsprovider.ErrServerNotSupported},
 		"without end": {func(c ssh.Channel, _ <-chan struct{}) {
 			for i := 0; ; i++ {
