@@ -114,6 +114,7 @@ func (w world) create(group, version, resource string, object *unstructured.Unst
 	gvr := schema.GroupVersionResource{Group: group, Version: version, Resource: resource}
 	_, err := w.cluster.Resource(gvr).Namespace(object.GetNamespace()).Create(w.t.Context(), object, metav1.CreateOptions{})
 	require.NoError(w.t, err)
+	synctest.Wait() // the controllers do one thing after the other
 }
 
 // sync asks the Application for the newest commit.
