@@ -52,7 +52,8 @@ func TestAnOperationIsRecordedBeforeItIsStarted(t *testing.T) {
 			assert.Equal(w, "what stood", kept.Started.Baseline)
 			assert.Equal(w, applier.StateRequested, kept.Progress.State)
 			assert.Equal(w, shopApp, kept.Applier)
-			assert.Equal(w, shopWrites, kept.Want)
+			binding := kept.Want
+			assert.Equal(w, shopWrites, binding)
 			assert.Equal(w, applier.Commit, kept.Reason)
 			assert.Equal(w, []applier.TargetRef{w.target}, kept.Targets)
 			return w.client.Request(ctx, shopApp.NamespacedName(), applier.Ask{Want: ask.Want, Commit: ask.Commit, Token: ask.Token})

@@ -124,7 +124,7 @@ func TestRequestsToAnAPIServerAreCounted(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, response.Body.Close())
 	server.Close()
-	_, err = client.Do(request)
+	_, err = client.Do(request) //nolint:bodyclose // There is no response.
 	require.Error(t, err)
 	assert.Equal(t, 1, metrics.get("request", "prod", "PATCH", "409"))
 	assert.Equal(t, 1, metrics.get("request", "prod", "PATCH", ""))
