@@ -16,6 +16,7 @@ import (
 type engine struct {
 	name   string
 	client applier.Client
+	kind   string // of the applier
 	ref    types.NamespacedName
 }
 

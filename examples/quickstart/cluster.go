@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
@@ -13,6 +14,8 @@ import (
 	"github.com/gitops-applier/gitops-applier/applier"
 	"github.com/gitops-applier/gitops-applier/argocd"
 	"github.com/gitops-applier/gitops-applier/flux"
+	"github.com/gitops-applier/gitops-applier/gitopsprovider"
+	"github.com/gitops-applier/gitops-applier/gitopsprovider/gitdiff"
 )
 
 // runOnCluster runs on the cluster that the kubeconfig names.
@@ -33,13 +36,13 @@ func runOnCluster(ctx context.Context, out io.Writer, o options) error {
 	if !verdict.OK {
 		return verdict.AsError()
 	}
-	engines := []engine{{"Flux", client, o.kustomization}}
+	engines := []engine{{"Flux", client, "Kustomization", o.kustomization}}
 	if o.application.Name != "" {
 		application, err := argocd.New(config.Host, connection, argocd.Options{Initiator: fieldManager})
 		if err != nil {
 			return err
 		}
-		engines = append(engines, engine{"Argo CD", application, o.application})
+		engines = append(engines, engine{"Argo CD", application, "Application", o.application})
 	}
 	if err := hold(ctx, client, o.kustomization); err != nil {
 		return err
@@ -57,12 +60,34 @@ func runOnCluster(ctx context.Context, out io.Writer, o options) error {
 		Want:   applier.Binding{Repository: verdict.Source.URL, Branch: verdict.Source.Revision},
 		Commit: commit,
 	})...)
+	if failed == nil {
+		failed = lookAtCluster(ctx, out, config.Host, connection, engines)
+	}
 	if o.release {
 		if err := release(ctx, out, client, o.kustomization); err != nil {
 			return err
 		}
 	}
 	return failed
+}
+
+// lookAtCluster shows what was applied, from the repository itself.
+func lookAtCluster(ctx context.Context, out io.Writer, cluster string, connection dynamic.Interface, engines []engine) error {
+	cache, err := os.MkdirTemp("", "quickstart-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(cache)
+	differ, err := gitdiff.New(gitdiff.Options{Dir: cache})
+	if err != nil {
+		return err
+	}
+	views, err := gitopsprovider.New(cluster, differ, flux.NewReader(connection), argocd.NewReader(connection))
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(out, "\nWhat is applied now, what it changed, and what it depends on:")
+	return look(ctx, out, views, engines)
 }
 
 // hold suspends a Kustomization, unless it is held already. A request waits until that is handled.

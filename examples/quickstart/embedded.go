@@ -15,6 +15,7 @@ import (
 	"github.com/gitops-applier/gitops-applier/argocd"
 	"github.com/gitops-applier/gitops-applier/fake"
 	"github.com/gitops-applier/gitops-applier/flux"
+	"github.com/gitops-applier/gitops-applier/gitopsprovider"
 )
 
 // repositoryURL is the address of the embedded repository. Nothing is sent there.
@@ -49,7 +50,7 @@ func runEmbedded(ctx context.Context, out io.Writer, o options) error {
 	fmt.Fprintf(out, "On the embedded cluster, the Kustomization %s is held: it applies only when asked, as the Application %s does.\n",
 		o.kustomization, embeddedApplication)
 
-	engines := []engine{{"Flux", kustomization, o.kustomization}, {"Argo CD", application, embeddedApplication}}
+	engines := []engine{{"Flux", kustomization, "Kustomization", o.kustomization}, {"Argo CD", application, "Application", embeddedApplication}}
 	push := func(content string) applier.Ask {
 		return applier.Ask{
 			Want:   applier.Binding{Repository: repositoryURL, Branch: fake.DefaultBranch},
@@ -58,6 +59,14 @@ func runEmbedded(ctx context.Context, out io.Writer, o options) error {
 	}
 	fmt.Fprintln(out, "\nA commit is pushed and asked for:")
 	if err := errors.Join(ask(ctx, out, engines, push(manifest("", "second")))...); err != nil {
+		return err
+	}
+	fmt.Fprintln(out, "\nWhat is applied now, what it changed, and what it depends on:")
+	views, err := gitopsprovider.New("embedded", remote, flux.NewReader(cluster), argocd.NewReader(cluster))
+	if err != nil {
+		return err
+	}
+	if err := look(ctx, out, views, engines); err != nil {
 		return err
 	}
 	fmt.Fprintln(out, "\nA commit that cannot be built is pushed and asked for:")

@@ -1,5 +1,6 @@
 // Command quickstart shows the main job: it holds a Flux Kustomization, pushes a commit, asks for it to be applied,
-// and prints each step of the operation until it has ended and the Kustomization is suspended again.
+// and prints each step of the operation until it has ended and the Kustomization is suspended again. Then it shows what the
+// commit changed, and what the Kustomization depends on.
 //
 //	quickstart    (on an embedded cluster)
 //	quickstart -kubeconfig FILE [-kustomization NAMESPACE/NAME] [-application NAMESPACE/NAME]
