@@ -18,21 +18,26 @@ const (
 	healthMissing     = "Missing"
 )
 
-// readinessOfApplication says how an Application is doing: a failure first, then an operation that goes on, and else its
-// health.
+// readinessOfApplication says how an Application is doing: an operation that was asked for or goes on, a failure, and
+// else its health. An operation is removed in the write that ends it, so while it is there the failure of the one before
+// is no longer the last word.
 func readinessOfApplication(f *applier.Fields, o *gitopsprovider.Object) gitopsprovider.Condition {
 	state := parseState(f, "")
-	started := gitopsprovider.ParseTime(state.startedAt)
-	if (state.phase == phaseFailed || state.phase == phaseError) && state.operation.partial != "a dry run" {
-		return gitopsprovider.Condition{State: gitopsprovider.StateFailing, Reason: state.phase, Message: state.message, Since: started}
-	}
-	if failing, ok := failingCondition(f); ok {
+	condition := gitopsprovider.Condition{Reason: state.phase, Message: state.message, Since: gitopsprovider.ParseTime(state.startedAt)}
+	failed := state.phase == phaseFailed || state.phase == phaseError
+	switch failing, found := failingCondition(f); {
+	case f.Has("operation") && (state.phase == "" || state.completed()):
+		return gitopsprovider.Condition{State: gitopsprovider.StateProgressing, Reason: "Requested", Message: "a sync was asked for"}
+	case state.phase != "" && !state.completed():
+		condition.State = gitopsprovider.StateProgressing
+		return condition
+	case failed && state.operation.partial != "a dry run":
+		condition.State = gitopsprovider.StateFailing
+		return condition
+	case found:
 		return failing
 	}
-	if state.phase != "" && !state.completed() {
-		return gitopsprovider.Condition{State: gitopsprovider.StateProgressing, Reason: state.phase, Message: state.message, Since: started}
-	}
-	condition := health(f)
+	condition = health(f)
 	if condition.State != gitopsprovider.StateFailing && o.Suspended {
 		condition.State = gitopsprovider.StateSuspended
 	}
@@ -54,8 +59,8 @@ func failingCondition(f *applier.Fields) (gitopsprovider.Condition, bool) {
 }
 
 // health reads status.health, which is that of before a sync until the Application is compared again. Before anything
-// was synced it says little: Missing is how every Application begins, and Healthy if its objects are of kinds that have
-// no health (3.2.11). Once something was, Missing is a failure.
+// was synced it says little: Healthy, where the objects are of kinds that have no health, or Missing (3.2.11). Missing is
+// no failure: it is said of what the followed revision has and nobody synced yet.
 func health(f *applier.Fields) gitopsprovider.Condition {
 	status := applier.Field[string](f, "status", "health", "status")
 	condition := gitopsprovider.Condition{
@@ -64,9 +69,8 @@ func health(f *applier.Fields) gitopsprovider.Condition {
 	}
 	finished := gitopsprovider.ParseTime(applier.Field[string](f, "status", "operationState", "finishedAt"))
 	judged := gitopsprovider.ParseTime(applier.Field[string](f, "status", "reconciledAt"))
-	synced := len(f.Each("status", "history")) > 0
 	switch {
-	case !synced && (status == healthHealthy || status == healthMissing) && applier.Field[string](f, "status", "sync", "status") == "OutOfSync":
+	case len(applier.Field[[]any](f, "status", "history")) == 0 && (status == healthHealthy || status == healthMissing) && applier.Field[string](f, "status", "sync", "status") == "OutOfSync":
 		condition.Reason, condition.Message = "NeverSynced", "nothing was synced yet"
 	case status != "" && judged.Before(finished):
 		condition.Reason = "NotJudged"
@@ -78,7 +82,7 @@ func health(f *applier.Fields) gitopsprovider.Condition {
 		condition.State = gitopsprovider.StateProgressing
 	case status == healthSuspended:
 		condition.State = gitopsprovider.StateSuspended
-	case status == healthDegraded, status == healthMissing && synced:
+	case status == healthDegraded:
 		condition.State = gitopsprovider.StateFailing
 	}
 	return condition

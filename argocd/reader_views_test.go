@@ -172,6 +172,39 @@ func TestAnOldFailureIsReportedOnce(t *testing.T) {
 	})
 }
 
+// The record of a failed operation is removed when the next one is asked for. What shows through then is no news.
+func TestASyncThatFailsAgainIsReportedOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := viewed(t)
+		failed := `{"phase":"Failed","message":"invalid","startedAt":"%s","operation":{"sync":{}}}`
+		write(t, c, app("shop", "", history("2026-05-04T09:00:00Z="+commitA)+", sync: {status: OutOfSync}, health: {status: Missing}, reconciledAt: '2026-05-04T12:00:00Z'"))
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		events, err := viewsOf(t, c).WatchFailures(ctx, gitopsprovider.FailureOptions{Recoveries: true})
+		require.NoError(t, err)
+		var got []string
+		for _, data := range []string{
+			`{"operation":null,"status":{"operationState":` + fmt.Sprintf(failed, "2026-05-04T12:00:00Z") + `}}`,
+			`{"operation":{"sync":{}},"status":{"operationState":null}}`,
+			`{"status":{"operationState":{"phase":"Running","startedAt":"2026-05-04T13:00:00Z","operation":{"sync":{}}}}}`,
+			`{"operation":null,"status":{"operationState":` + fmt.Sprintf(failed, "2026-05-04T13:00:00Z") + `}}`,
+			`{"operation":{"sync":{}},"status":{"operationState":null}}`,
+			`{"operation":null,"status":{"operationState":{"phase":"Succeeded","startedAt":"2026-05-04T13:00:00Z","operation":{"sync":{}}},"health":{"status":"Healthy"}}}`,
+		} {
+			synctest.Wait()
+			patch(t, c, "shop", data)
+			synctest.Wait()
+			select {
+			case event := <-events:
+				got = append(got, string(event.Type)+" "+event.Ready.Reason)
+			default:
+			}
+		}
+		assert.Equal(t, []string{"Failed Failed", "Recovered Healthy"}, got)
+	})
+}
+
 func patch(t *testing.T, c *fake.Cluster, name, data string) {
 	t.Helper()
 	_, err := c.Resource(applications).Namespace("argocd").Patch(t.Context(), name, types.MergePatchType, []byte(data), metav1.PatchOptions{})
