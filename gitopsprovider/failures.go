@@ -12,8 +12,9 @@ import (
 //
 // An object that fails is reported once, and again only if it was well in between, or fails for another reason, or with
 // another message. A message that differs in numbers and hashes alone is the same one: controllers retry, and write
-// their temporary folders, ports and revisions into it. What changes in the rest of the object, a resync, and a watch that
-// was opened anew are no news. Being at work again is not being well.
+// their temporary folders, ports and revisions into it. What changes in the rest of the object, a resync, and a watch
+// that was opened anew are no news. Being at work again is not being well; where an object said nothing of itself in
+// between, the same failure is reported again if it began anew.
 //
 // What fails already at the start is reported with Standing set. A reader that falls behind misses no object: of each,
 // the newest event waits for it, so that several failures of one object may have become one, and a failure that
@@ -30,7 +31,7 @@ func (v *Views) WatchFailures(ctx context.Context, options FailureOptions) (<-ch
 	var watches sync.WaitGroup
 	for _, reader := range v.readers {
 		for _, kind := range reader.Kinds() {
-			watch := &failureWatch{views: v, reader: reader, kind: kind, options: options, queue: queue, failing: map[string]FailureEvent{}, seen: map[string]bool{}}
+			watch := &failureWatch{views: v, reader: reader, kind: kind, options: options, queue: queue, failing: map[string]*failure{}, seen: map[string]bool{}}
 			watches.Go(func() { reader.Watch(ctx, kind, watch.see) })
 		}
 	}
@@ -52,9 +53,21 @@ type failureWatch struct {
 	queue   *failureQueue
 
 	// failing are the subjects that fail, as they were reported; seen are all.
-	failing map[string]FailureEvent
+	failing map[string]*failure
 	seen    map[string]bool
 	blind   bool
+}
+
+// failure is an object that fails, and the event that reported it. It is doubtful once the object said nothing of itself:
+// it may be over, but is not known to be.
+type failure struct {
+	FailureEvent
+	doubtful bool
+}
+
+// is reports whether an object that fails now does so in the same way still.
+func (f *failure) is(now Condition) bool {
+	return sameFailure(f.Ready, now) && (!f.doubtful || f.Ready.Since.Equal(now.Since))
 }
 
 func (w *failureWatch) see(s Sighting) {
@@ -76,17 +89,22 @@ func (w *failureWatch) stands(o Object) {
 	last, failing := w.failing[subject]
 	switch o.Ready.State {
 	case StateFailing:
-		if failing && sameFailure(last.Ready, o.Ready) {
+		if failing && last.is(o.Ready) {
+			last.doubtful = false
 			return
 		}
 		event := w.event(FailureBegan, o)
 		event.Standing = standing
-		w.failing[subject] = event
+		w.failing[subject] = &failure{FailureEvent: event}
 		w.queue.put(subjectOf(o), event)
 	case StateReady, StateSuspended:
 		if failing {
 			delete(w.failing, subject)
-			w.over(FailureRecovered, o, last)
+			w.over(FailureRecovered, o, last.FailureEvent)
+		}
+	case StateUnknown:
+		if failing {
+			last.doubtful = true
 		}
 	}
 }
@@ -96,7 +114,7 @@ func (w *failureWatch) gone(o Object) {
 	delete(w.seen, subject)
 	if last, failing := w.failing[subject]; failing {
 		delete(w.failing, subject)
-		w.over(FailureDeleted, o, last)
+		w.over(FailureDeleted, o, last.FailureEvent)
 	}
 }
 

@@ -96,8 +96,10 @@ func TestAFailureIsReportedOnceForEachTransition(t *testing.T) {
 			[]gitopsprovider.Condition{ready, failing("Health", "Pod a crashes"), failing("Health", "Pod b crashes")},
 			[]string{"Failed App ns/a: Health", "Failed App ns/a: Health"},
 		},
-		"a failure after it was well again": {[]gitopsprovider.Condition{failing("Build", "x"), ready, failing("Build", "x")}, []string{"Failed App ns/a: Build, standing", "Failed App ns/a: Build"}},
-		"an object that is well":            {[]gitopsprovider.Condition{{}, progressing, ready, {State: gitopsprovider.StateSuspended}}, []string{}},
+		"a failure after it was well again":             {[]gitopsprovider.Condition{failing("Build", "x"), ready, failing("Build", "x")}, []string{"Failed App ns/a: Build, standing", "Failed App ns/a: Build"}},
+		"the same failure after a moment of silence":    {[]gitopsprovider.Condition{failing("Build", "x"), {}, failing("Build", "x")}, []string{"Failed App ns/a: Build, standing"}},
+		"one that began anew after a moment of silence": {[]gitopsprovider.Condition{failing("Build", "x"), {}, progressing, later(failing("Build", "x"))}, []string{"Failed App ns/a: Build, standing", "Failed App ns/a: Build"}},
+		"an object that is well":                        {[]gitopsprovider.Condition{{}, progressing, ready, {State: gitopsprovider.StateSuspended}}, []string{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			watching(t, gitopsprovider.FailureOptions{}, func(w *watched) {
