@@ -239,8 +239,8 @@ func answerPack(pack []byte) func(http.Handler) http.Handler {
 
 func TestHostileServers(t *testing.T) {
 	t.Parallel()
-	bomb := packObject(3, 1<<30, io.LimitReader(zeros{}, 1<<30))
-	liar := packObject(3, 10, io.LimitReader(zeros{}, 1<<24))
+	bomb := packObject(3, 1<<25, io.LimitReader(zeros{}, 1<<25))
+	liar := packObject(3, 10, io.LimitReader(zeros{}, 1<<20))
 	// A delta of some bytes that makes a gigabyte of its base.
 	delta := append(binary.AppendUvarint(binary.AppendUvarint(nil, 1<<16), 1<<30), bytes.Repeat([]byte{0x80 | 0x40, 0xff}, 1000)...)
 	base := packObject(3, 1<<16, io.LimitReader(zeros{}, 1<<16))
@@ -346,8 +346,9 @@ func TestHostileServers(t *testing.T) {
 			want:   gitopsprovider.ErrCommitNotFound,
 		},
 		"a pack that announces too much": {server: answerPack(packOf(1<<32-1, packObject(3, 5, strings.NewReader("hello")))), says: "more objects than it can hold"},
-		"an object that unpacks to a gigabyte": {
+		"an object that unpacks to too much": {
 			server: answerPack(packOf(1, bomb)),
+			limits: gitdiff.Limits{ObjectBytes: 1 << 24},
 			want:   gitopsprovider.ErrLimit, says: "an object of more than",
 		},
 		"an object that unpacks to more than it says": {server: answerPack(packOf(1, liar)), says: "cannot be read"},
