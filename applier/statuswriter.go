@@ -21,6 +21,10 @@ const statusWriters = 16
 // statusWriteTimeout bounds one write.
 const statusWriteTimeout = 30 * time.Second
 
+// lateRecord is how long the write of a record that got no answer may still be on its way. An API server ends a request
+// after a minute (its --request-timeout).
+const lateRecord = time.Minute
+
 // statusFlushTimeout bounds the last writes, made while the StatusWriter stops.
 const statusFlushTimeout = 5 * time.Second
 
@@ -59,22 +63,6 @@ type StatusWriter struct {
 	held map[TriggerRef]*heldStatus
 	// queue has the triggers that are to be written; nil before Start and after it.
 	queue workqueue.TypedDelayingInterface[TriggerRef]
-}
-
-// heldStatus is what is held for one trigger.
-type heldStatus struct {
-	// writing has room for the one who writes.
-	writing chan struct{}
-	// users counts those who write or wait to.
-	users int
-	// publication is what is not written yet.
-	publication Publication
-	// withdrawn is the token of the recorded operation that is to be replaced by what was there before; empty for none.
-	withdrawn string
-	// recorded is the token of the operation recorded last, as long as it may be withdrawn, and before what the
-	// status held before it.
-	recorded string
-	before   *Operation
 }
 
 // NewStatusWriter returns a StatusWriter that writes through store. It makes no request and starts nothing.
@@ -116,8 +104,12 @@ func (w *StatusWriter) writeQueued(ctx context.Context, queue workqueue.TypedDel
 		if shutdown {
 			return
 		}
-		if err := w.write(ctx, trigger); err != nil && ctx.Err() == nil {
+		again, err := w.write(ctx, trigger)
+		if err != nil && ctx.Err() == nil {
 			w.log.Error(err, "The status of a trigger could not be written and will be tried again", "trigger", trigger.String())
+			again = true
+		}
+		if again {
 			queue.AddAfter(trigger, w.retryInterval())
 		}
 		queue.Done(trigger)
@@ -146,7 +138,7 @@ func (w *StatusWriter) flush(ctx context.Context) {
 	for range min(statusWriters, len(left)) {
 		writers.Go(func() {
 			for trigger := range left {
-				if err := w.write(ctx, trigger); err != nil {
+				if _, err := w.write(ctx, trigger); err != nil {
 					w.log.Error(err, "The status of a trigger could not be written before the stop", "trigger", trigger.String())
 				}
 			}
@@ -164,7 +156,7 @@ func (w *StatusWriter) PublishTriggerStatus(trigger TriggerRef, publication Publ
 	if operation := publication.Operation; operation != nil {
 		held.publication.Operation = operation.record()
 		if held.recorded == operation.Started.Token {
-			held.recorded, held.before = "", nil
+			held.forget()
 		}
 	}
 	if publication.RepairPending != nil {
@@ -174,16 +166,21 @@ func (w *StatusWriter) PublishTriggerStatus(trigger TriggerRef, publication Publ
 }
 
 // WithdrawApplyOperation holds the withdrawal of the operation with token, which RecordApplyOperation recorded on trigger and
-// which was then not started: the status gets back what it held before. It does not block. A process that stops before
-// it is written leaves the record, which the next one finds never to have run.
+// which was then not started: the status gets back what it held before. It does not block. A record that got no answer is
+// looked for until it can no longer land. A process that stops before it is written leaves the record, which the next one
+// finds never to have run.
 func (w *StatusWriter) WithdrawApplyOperation(trigger TriggerRef, token string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	held := w.held[trigger]
-	if held == nil || held.recorded != token {
+	if token == "" || held == nil || held.recorded != token || isWithdrawn(held.withdrawn, token) {
 		return
 	}
-	held.withdrawn = token
+	withdrawn := withdrawal{token: token}
+	if held.unconfirmed {
+		withdrawn.until = time.Now().Add(lateRecord)
+	}
+	held.withdrawn = append(held.withdrawn, withdrawn)
 	w.enqueue(trigger)
 }
 
@@ -193,7 +190,7 @@ func (w *StatusWriter) WithdrawApplyOperation(trigger TriggerRef, token string) 
 // It fails, so that nothing starts the apply, when the trigger is gone or being deleted (ErrRecordGone), when it
 // names another applier by now (ErrStale), and when its status holds another operation that has not completed
 // (ErrOperationOpen): one started outside, which the host's reconciler recorded, or one that an earlier process
-// recorded and that is to be followed first. After ErrUnconfirmed the record may be there: withdraw it.
+// recorded and that is to be followed first. After an error, withdraw the operation: the record may be there.
 func (w *StatusWriter) RecordApplyOperation(ctx context.Context, trigger TriggerRef, operation *Operation) error {
 	held, err := w.lock(ctx, trigger)
 	if err != nil {
@@ -205,8 +202,9 @@ func (w *StatusWriter) RecordApplyOperation(ctx context.Context, trigger Trigger
 	w.mu.Unlock()
 
 	record := operation.record()
-	before, left := writes.before, writes.recorded == record.Started.Token
+	before, left, landed := writes.before, writes.recorded == record.Started.Token, false
 	err = w.store.UpdateStatus(ctx, trigger, func(t *Trigger) error {
+		landed = landed || t.Status.Operation.IsSame(record) && left
 		writes.writeOn(&t.Status)
 		current := t.Status.Operation
 		switch {
@@ -229,13 +227,11 @@ func (w *StatusWriter) RecordApplyOperation(ctx context.Context, trigger Trigger
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err == nil {
-		held.written(writes)
+		held.written(writes, everyWithdrawal) // The trigger has changed, so no earlier write can land.
 	}
-	if err == nil || errors.Is(err, ErrUnconfirmed) {
-		held.recorded, held.before = record.Started.Token, before
-		if held.withdrawn == record.Started.Token {
-			held.withdrawn = ""
-		}
+	if err == nil || landed || errors.Is(err, ErrUnconfirmed) {
+		held.recorded, held.before, held.unconfirmed = record.Started.Token, before, err != nil
+		held.withdrawn = slices.DeleteFunc(held.withdrawn, func(w withdrawal) bool { return w.token == held.recorded })
 	}
 	if err != nil {
 		return fmt.Errorf("trigger %s: %w", trigger, err)
@@ -243,37 +239,40 @@ func (w *StatusWriter) RecordApplyOperation(ctx context.Context, trigger Trigger
 	return nil
 }
 
-// write writes what is held for trigger, if anything is.
-func (w *StatusWriter) write(ctx context.Context, trigger TriggerRef) error {
+// write writes what is held for trigger, if anything is. It reports whether to look again later, for a record that may
+// yet land and is to be withdrawn.
+func (w *StatusWriter) write(ctx context.Context, trigger TriggerRef) (again bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statusWriteTimeout)
 	defer cancel()
 	held, err := w.lock(ctx, trigger)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer w.unlock(trigger, held)
 	w.mu.Lock()
 	writes := held.snapshot()
 	w.mu.Unlock()
 	if writes.empty() {
-		return nil
+		return false, nil
 	}
+	withdrew := false
 	err = w.store.UpdateStatus(ctx, trigger, func(t *Trigger) error {
-		writes.writeOn(&t.Status)
+		withdrew = writes.writeOn(&t.Status) || withdrew
 		return nil
 	})
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	now := time.Now()
 	switch {
 	case err == nil:
-		held.written(writes)
+		held.written(writes, func(w withdrawal) bool { return withdrew || !now.Before(w.until) })
 	case errors.Is(err, ErrRecordGone):
-		held.written(held.snapshot())
-		held.recorded, held.before = "", nil
+		held.written(held.snapshot(), everyWithdrawal)
+		held.forget()
 	default:
-		return err
+		return false, err
 	}
-	return nil
+	return len(held.withdrawn) > 0, nil
 }
 
 // hold returns what is held for trigger. The lock is held.
@@ -321,63 +320,4 @@ func (w *StatusWriter) leave(trigger TriggerRef, held *heldStatus) {
 	if held.users == 0 && held.recorded == "" && held.snapshot().empty() {
 		delete(w.held, trigger)
 	}
-}
-
-// statusWrites is what one write is to change.
-type statusWrites struct {
-	publication Publication
-	withdrawn   string
-	recorded    string
-	before      *Operation
-}
-
-func (h *heldStatus) snapshot() statusWrites {
-	return statusWrites{publication: h.publication, withdrawn: h.withdrawn, recorded: h.recorded, before: h.before}
-}
-
-// written takes note that writes are written, unless something newer is held.
-func (h *heldStatus) written(writes statusWrites) {
-	if h.withdrawn == writes.withdrawn && h.withdrawn != "" {
-		h.withdrawn, h.recorded, h.before = "", "", nil
-	}
-	if h.publication.Operation == writes.publication.Operation {
-		h.publication.Operation = nil
-	}
-	if h.publication.RepairPending == writes.publication.RepairPending {
-		h.publication.RepairPending = nil
-	}
-}
-
-func (s statusWrites) empty() bool {
-	return s.withdrawn == "" && s.publication == Publication{}
-}
-
-// writeOn changes status as s says.
-func (s statusWrites) writeOn(status *TriggerStatus) {
-	if s.withdrawn != "" && status.Operation != nil && status.Operation.Started.Token == s.withdrawn {
-		status.Operation = s.before.record()
-	}
-	if operation := s.publication.Operation; operation != nil && operation.mayReplace(status.Operation) {
-		status.Operation = operation.record()
-	}
-	if s.publication.RepairPending != nil {
-		status.RepairPending = *s.publication.RepairPending
-	}
-}
-
-// mayReplace reports whether a status may show o in the place of shown: none, or the same operation at an earlier point.
-func (o *Operation) mayReplace(shown *Operation) bool {
-	return shown == nil || o.IsSame(shown) && !shown.Completed()
-}
-
-// record returns a copy of o to keep, without what concerns the process that follows it alone.
-func (o *Operation) record() *Operation {
-	if o == nil {
-		return nil
-	}
-	record := *o
-	record.Targets = slices.Clone(o.Targets)
-	record.Started.Recovered, record.Started.Overdue = false, false
-	record.Started.Unconfirmed, record.Started.Observed = nil, nil
-	return &record
 }

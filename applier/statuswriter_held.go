@@ -1,0 +1,102 @@
+package applier
+
+import (
+	"slices"
+	"time"
+)
+
+// heldStatus is what is held for one trigger.
+type heldStatus struct {
+	// writing has room for the one who writes.
+	writing chan struct{}
+	// users counts those who write or wait to.
+	users int
+	// publication is what is not written yet.
+	publication Publication
+	// withdrawn are the recorded operations that are to be replaced by what was there before them.
+	withdrawn []withdrawal
+	// recorded is the token of the operation recorded last, as long as it may be withdrawn, and before what the
+	// status held before it. It is unconfirmed if it is not known whether it was recorded.
+	recorded    string
+	before      *Operation
+	unconfirmed bool
+}
+
+// withdrawal is the withdrawal of one operation.
+type withdrawal struct {
+	token string
+	// until is when a record that got no answer can no longer land; zero for one that was answered.
+	until time.Time
+}
+
+// statusWrites is what one write is to change.
+type statusWrites struct {
+	publication Publication
+	withdrawn   []withdrawal
+	recorded    string
+	before      *Operation
+}
+
+func (h *heldStatus) snapshot() statusWrites {
+	return statusWrites{publication: h.publication, withdrawn: slices.Clone(h.withdrawn), recorded: h.recorded, before: h.before}
+}
+
+// written takes note that writes are written, unless something newer is held. Done says of a withdrawal in them whether it
+// is over.
+func (h *heldStatus) written(writes statusWrites, done func(withdrawal) bool) {
+	over := func(w withdrawal) bool { return slices.Contains(writes.withdrawn, w) && done(w) }
+	if last := len(h.withdrawn) - 1; last >= 0 && h.withdrawn[last].token == h.recorded && over(h.withdrawn[last]) {
+		h.forget()
+	}
+	h.withdrawn = slices.DeleteFunc(h.withdrawn, over)
+	if h.publication.Operation == writes.publication.Operation {
+		h.publication.Operation = nil
+	}
+	if h.publication.RepairPending == writes.publication.RepairPending {
+		h.publication.RepairPending = nil
+	}
+}
+
+func everyWithdrawal(withdrawal) bool { return true }
+
+// forget makes what was recorded last no longer be one that can be withdrawn.
+func (h *heldStatus) forget() { h.recorded, h.before, h.unconfirmed = "", nil, false }
+
+func isWithdrawn(withdrawn []withdrawal, token string) bool {
+	return slices.ContainsFunc(withdrawn, func(w withdrawal) bool { return w.token == token })
+}
+
+func (s statusWrites) empty() bool {
+	return len(s.withdrawn) == 0 && s.publication == Publication{}
+}
+
+// writeOn changes status as s says, and reports whether it withdrew an operation.
+func (s statusWrites) writeOn(status *TriggerStatus) (withdrew bool) {
+	if status.Operation != nil && isWithdrawn(s.withdrawn, status.Operation.Started.Token) {
+		status.Operation, withdrew = s.before.record(), true
+	}
+	if operation := s.publication.Operation; operation != nil && operation.mayReplace(status.Operation) {
+		status.Operation = operation.record()
+	}
+	if s.publication.RepairPending != nil {
+		status.RepairPending = *s.publication.RepairPending
+	}
+	return withdrew
+}
+
+// mayReplace reports whether a status may show o in the place of shown: none, or the same operation at an earlier point.
+func (o *Operation) mayReplace(shown *Operation) bool {
+	return shown == nil || o.IsSame(shown) && !shown.Completed()
+}
+
+// record returns a copy of o to keep, without what concerns the process that follows it alone.
+func (o *Operation) record() *Operation {
+	if o == nil {
+		return nil
+	}
+	record := *o
+	record.Targets = slices.Clone(o.Targets)
+	record.Started.Recovered, record.Started.Overdue = false, false
+	record.Started.Unconfirmed, record.Started.Observed = nil, nil
+	return &record
+}

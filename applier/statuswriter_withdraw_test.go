@@ -1,0 +1,99 @@
+package applier_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gitops-applier/gitops-applier/applier"
+	"github.com/gitops-applier/gitops-applier/fake"
+)
+
+// recordUnanswered records operation by a write that gets no answer, and was not made.
+func (w *statusWorld) recordUnanswered(operation *applier.Operation) {
+	remove := w.store.Inject(fake.StoreFault{Method: "UpdateStatus", Dropped: errLost})
+	defer remove()
+	require.ErrorIs(w, w.record(operation), applier.ErrUnconfirmed)
+}
+
+func TestAWithdrawalIsNotLostToTheNextOne(t *testing.T) {
+	t.Parallel()
+	inStatusWorld(t, func(w *statusWorld) {
+		w.put(operationAt("t0", applier.StateFailed))
+		require.NoError(w, w.record(operationAt("t1", applier.StateRequested)))
+		w.writer.WithdrawApplyOperation(w.trigger, "t1")
+		w.recordUnanswered(operationAt("t2", applier.StateRequested))
+		w.writer.WithdrawApplyOperation(w.trigger, "t2")
+		w.start()
+		synctest.Wait()
+		assert.Equal(w, "t0 Failed", w.shown(), "the withdrawal of the first was to go with the record of the second, which never arrived")
+		require.NoError(w, w.record(operationAt("t3", applier.StateRequested)))
+	})
+}
+
+func TestARecordThatLandsAfterItsWithdrawalIsWithdrawn(t *testing.T) {
+	t.Parallel()
+	inStatusWorld(t, func(w *statusWorld) {
+		w.put(operationAt("t0", applier.StateFailed))
+		w.start()
+		w.recordUnanswered(operationAt("t1", applier.StateRequested))
+		w.writer.WithdrawApplyOperation(w.trigger, "t1")
+		time.Sleep(time.Second)
+		assert.Equal(w, "t0 Failed", w.shown())
+		w.put(operationAt("t1", applier.StateRequested)) // The write was still on its way.
+		require.NoError(w, w.record(operationAt("t2", applier.StateRequested)), "nobody follows the first")
+		w.writer.WithdrawApplyOperation(w.trigger, "t2")
+		synctest.Wait()
+		assert.Equal(w, "t0 Failed", w.shown())
+
+		w.recordUnanswered(operationAt("t3", applier.StateRequested))
+		w.writer.WithdrawApplyOperation(w.trigger, "t3")
+		time.Sleep(time.Second)
+		w.put(operationAt("t3", applier.StateRequested))
+		time.Sleep(applier.DefaultStatusRetryInterval)
+		synctest.Wait()
+		assert.Equal(w, "t0 Failed", w.shown(), "also where nothing else is recorded")
+	})
+}
+
+func TestTheStoreIsNotAskedForeverAboutAWithdrawal(t *testing.T) {
+	t.Parallel()
+	inStatusWorld(t, func(w *statusWorld) {
+		w.start()
+		w.recordUnanswered(operationAt("t1", applier.StateRequested))
+		w.writer.WithdrawApplyOperation(w.trigger, "t1")
+		time.Sleep(5 * time.Minute)
+		calls := len(w.store.Calls())
+		assert.Less(w, calls, 20)
+		time.Sleep(day)
+		assert.Len(w, w.store.Calls(), calls)
+	})
+}
+
+// A client that resends a write by itself sees a conflict with its own, and reads what came after it.
+func TestARecordThatTurnsOutToBeThereIsWithdrawnAlthoughRecordingFailed(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*applier.Trigger){
+		"the trigger is being deleted by then":   func(t *applier.Trigger) { t.Deleting = true },
+		"it names another applier by then":       func(t *applier.Trigger) { t.Applier.Name = "other" },
+		"somebody else's record is open by then": func(t *applier.Trigger) { t.Status.Operation = operationAt("x1", applier.StateRunning) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inStatusWorld(t, func(w *statusWorld) {
+				w.start()
+				w.store.Inject(fake.StoreFault{Method: "UpdateStatus", Nth: 1, Between: func(fake.StoreCall) {
+					w.put(operationAt("t1", applier.StateRequested)) // What was sent first is made,
+					require.NoError(w, w.store.ChangeTrigger(w.trigger, change))
+				}})
+				require.Error(w, w.record(operationAt("t1", applier.StateRequested)))
+				w.writer.WithdrawApplyOperation(w.trigger, "t1")
+				synctest.Wait()
+				assert.NotEqual(w, "t1 Requested", w.shown())
+			})
+		})
+	}
+}
