@@ -40,6 +40,12 @@
 // applied, what failed and why, that nothing has changed. They are counted and combined by client-go, as those of the real ones are. The
 // newest 2,000 are kept.
 //
+// # The views of package gitopsprovider
+//
+// A [Cluster] serves every kind that the views read, and a [Remote] answers what they ask of repositories:
+//
+//	views, err := gitopsprovider.New("test", remote, flux.NewReader(cluster), argocd.NewReader(cluster))
+//
 // # A client and a store without a cluster
 //
 // [Client] is an applier whose answers a test scripts, and [Store] keeps a host's triggers and targets. A test of what a host
