@@ -197,11 +197,11 @@ func TestASyncThatFailsAgainIsReportedOnce(t *testing.T) {
 			synctest.Wait()
 			select {
 			case event := <-events:
-				got = append(got, string(event.Type)+" "+event.Ready.Reason)
+				got = append(got, string(event.Type)+": "+event.Ready.Reason)
 			default:
 			}
 		}
-		assert.Equal(t, []string{"Failed Failed", "Recovered Healthy"}, got)
+		assert.Equal(t, []string{"Failed: Failed", "Recovered: Healthy"}, got)
 	})
 }
 
