@@ -32,7 +32,7 @@ func describeKustomization(f *applier.Fields, o *gitopsprovider.Object) {
 
 // kustomizationHistory reads the entries of status.history that succeeded. Flux counts the runs of one content in one
 // entry, which it moves to the front: one that began before the end of the one behind it was deployed anew, at a time
-// that is not kept.
+// after that which is not kept.
 func kustomizationHistory(f *applier.Fields) []gitopsprovider.Deployment {
 	var deployments []gitopsprovider.Deployment
 	var ends []time.Time
@@ -48,7 +48,7 @@ func kustomizationHistory(f *applier.Fields) []gitopsprovider.Deployment {
 	}
 	for i := range deployments {
 		if i+1 < len(deployments) && deployments[i].At.Before(ends[i+1]) {
-			deployments[i].At = time.Time{}
+			deployments[i].At, deployments[i].After = time.Time{}, ends[i+1]
 		}
 	}
 	return deployments

@@ -223,6 +223,7 @@ func TestARollbackHasNoTimeOfItsOwn(t *testing.T) {
 	deployments := read(t, c, of("Kustomization", "team-a", "shop")).Deployments
 	require.Len(t, deployments, 2)
 	assert.Zero(t, deployments[0].At)
+	assert.Equal(t, utc("2026-05-04T11:00:00Z"), deployments[0].After, "after the last run of what it replaced")
 	assert.Equal(t, revisionA, deployments[0].Revisions[0].Revision)
 	assert.Equal(t, utc("2026-05-04T10:00:00Z"), deployments[1].At)
 }

@@ -30,9 +30,11 @@ type Change struct {
 	Current bool `json:"current"`
 	// DeployedAt is when ToRev was deployed. Zero if the applier's history does not tell.
 	DeployedAt time.Time `json:"deployedAt,omitzero"`
+	// DeployedAfter is set instead where the history tells only that it was later than this, as after a rollback.
+	DeployedAfter time.Time `json:"deployedAfter,omitzero"`
 	// Commit describes ToCommit. Nil unless the repository was asked, for a window.
 	Commit *Commit `json:"commit,omitempty"`
-	// ManagedBy are the objects that the applier's marks name as its managers.
+	// ManagedBy are the objects that the applier's marks name as its managers. A mark need not tell the namespace.
 	ManagedBy []Workload `json:"managedBy,omitempty"`
 	// Ready is how the applier is doing now.
 	Ready Condition `json:"ready"`

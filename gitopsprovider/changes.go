@@ -88,7 +88,7 @@ func (c *changes) ofApplier(o Object) {
 			Engine: o.Engine, Workload: o.Workload, TargetNamespace: o.TargetNamespace, TargetCluster: o.TargetCluster,
 			Source: source.source, Path: source.path, ToRev: source.applied, ToCommit: source.commit,
 			FromRev: run.from, FromCommit: commitOf(source.source, run.from),
-			Current: true, DeployedAt: run.since, ManagedBy: managers, Ready: o.Ready, Notes: source.notes,
+			Current: true, DeployedAt: run.since, DeployedAfter: run.after, ManagedBy: managers, Ready: o.Ready, Notes: source.notes,
 		}
 		a.note(o, run)
 		if c.window.isSet() && source.commit != "" {
@@ -186,6 +186,9 @@ func (c Change) when() time.Time {
 	if c.Commit != nil {
 		return c.Commit.When
 	}
+	if c.DeployedAt.IsZero() {
+		return c.DeployedAfter
+	}
 	return c.DeployedAt
 }
 
@@ -206,10 +209,10 @@ func (a applied) ofCommits(commits []Commit, window TimeWindow) []Change {
 		if commit.Hash != change.ToCommit {
 			change.ToRev, change.ToCommit = commit.Hash, commit.Hash
 		}
-		change.FromRev, change.FromCommit, change.DeployedAt = "", "", time.Time{}
+		change.FromRev, change.FromCommit, change.DeployedAt, change.DeployedAfter = "", "", time.Time{}, time.Time{}
 		for _, run := range a.runs {
 			if gitref.CommitOf(run.revision) == commit.Hash {
-				change.DeployedAt = run.since
+				change.DeployedAt, change.DeployedAfter = run.since, run.after
 			}
 		}
 		changes = append(changes, change)
@@ -224,17 +227,17 @@ func (a applied) ofRuns(window TimeWindow, commits []Commit) []Change {
 	for i, run := range a.runs {
 		var before time.Time
 		if i+1 < len(a.runs) {
-			before = a.runs[i+1].since
+			before = a.runs[i+1].began()
 		}
-		explained := slices.ContainsFunc(commits, func(c Commit) bool { return c.When.After(before) && !c.When.After(run.since) })
-		if explained || !window.contains(run.since) {
+		explained := slices.ContainsFunc(commits, func(c Commit) bool { return c.When.After(before) && !c.When.After(run.began()) })
+		if explained || !window.contains(run.began()) {
 			continue
 		}
 		change := a.change
 		change.Current = i == 0 && sameRevision(run.revision, a.change.ToRev)
 		change.ToRev, change.ToCommit = run.revision, commitOf(change.Source, run.revision)
 		change.FromRev, change.FromCommit = run.from, commitOf(change.Source, run.from)
-		change.DeployedAt = run.since
+		change.DeployedAt, change.DeployedAfter = run.since, run.after
 		changes = append(changes, change)
 	}
 	return changes

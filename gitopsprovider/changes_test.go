@@ -26,13 +26,16 @@ func at(clock string) time.Time {
 	return t
 }
 
-// deployed adds deployments of one source, newest first: "12:00 main@sha1:…".
+// deployed adds deployments of one source, newest first: "12:00 main@sha1:…", ">12:00 …" for one after that, "? …" for one
+// of which nothing is known.
 func deployed(entries ...string) func(*gitopsprovider.Object) {
 	return func(o *gitopsprovider.Object) {
 		for _, entry := range entries {
 			clock, revision, _ := strings.Cut(entry, " ")
 			deployment := gitopsprovider.Deployment{Revisions: []gitopsprovider.DeployedRevision{{Revision: revision}}}
-			if clock != "?" {
+			if after, unknown := strings.CutPrefix(clock, ">"); unknown {
+				deployment.After = at(after)
+			} else if clock != "?" {
 				deployment.At = at(clock)
 			}
 			o.Deployments = append(o.Deployments, deployment)
@@ -384,6 +387,9 @@ func commits(list gitopsprovider.ChangeList) []string {
 		if !change.DeployedAt.IsZero() {
 			line += " at " + change.DeployedAt.Format("15:04")
 		}
+		if !change.DeployedAfter.IsZero() {
+			line += " after " + change.DeployedAfter.Format("15:04")
+		}
 		out = append(out, line)
 	}
 	return out
@@ -400,6 +406,10 @@ func TestAWindowHasTheDeploymentsThatNoCommitExplains(t *testing.T) {
 		"a rollback": {
 			[]string{"12:00 " + commitA, "09:00 " + commitB}, nil,
 			[]string{"App ns/a: bbbbbbbbbbbb to aaaaaaaaaaaa current at 12:00", "App ns/a: bbbbbbbbbbbb at 09:00"},
+		},
+		"a rollback of which only the earliest time is known": {
+			[]string{">12:00 " + commitA, "09:00 " + commitB}, nil,
+			[]string{"App ns/a: bbbbbbbbbbbb to aaaaaaaaaaaa current after 12:00", "App ns/a: bbbbbbbbbbbb at 09:00"},
 		},
 		"a deployment that a commit explains": {
 			[]string{"12:00 " + commitA, "07:00 " + commitB}, []gitopsprovider.Commit{commit(commitC, "11:00")},

@@ -150,8 +150,8 @@ type SourceUse struct {
 type Deployment struct {
 	// Revisions are what was applied, one for each of the applier's Sources at that time.
 	Revisions []DeployedRevision
-	// At is when. Zero if the history does not tell.
-	At time.Time
+	// At is when. Zero if the history does not tell; After may then say when at the earliest.
+	At, After time.Time
 }
 
 // DeployedRevision is what a deployment applied of one source.

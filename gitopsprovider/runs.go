@@ -9,8 +9,8 @@ import (
 // run is a revision of one source that was applied for a while: consecutive deployments of one revision.
 type run struct {
 	revision string
-	// since is when it was first deployed. Zero if that is not known.
-	since time.Time
+	// since is when it was first deployed. Zero if that is not known; after may then say when at the earliest.
+	since, after time.Time
 	// from is the revision of the run before. Empty if that is not known, or was of another source.
 	from string
 	// moved is whether the run before applied another source.
@@ -29,19 +29,27 @@ func runs(o Object, i int) []run {
 		n := len(runs)
 		switch {
 		case n > 0 && revision.Path == last.Path && revision.URL == last.URL && sameRevision(revision.Revision, last.Revision):
-			runs[n-1].since = deployment.At
+			runs[n-1].since, runs[n-1].after = deployment.At, deployment.After
 		case n > 0 && (revision.Path != last.Path || !sameURL(revision.URL, last.URL)):
 			runs[n-1].moved = true
-			runs = append(runs, run{revision: revision.Revision, since: deployment.At})
+			runs = append(runs, run{revision: revision.Revision, since: deployment.At, after: deployment.After})
 		default:
 			if n > 0 {
 				runs[n-1].from = revision.Revision
 			}
-			runs = append(runs, run{revision: revision.Revision, since: deployment.At})
+			runs = append(runs, run{revision: revision.Revision, since: deployment.At, after: deployment.After})
 		}
 		last = revision
 	}
 	return runs
+}
+
+// began is when the run began, as far as that is known.
+func (r run) began() time.Time {
+	if r.since.IsZero() {
+		return r.after
+	}
+	return r.since
 }
 
 // sameRevision compares revisions by their commit, where both name one.
