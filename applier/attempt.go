@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+
+	"github.com/gitops-applier/gitops-applier/applier/gitref"
 )
 
 // attempt is one ApplyRequest on its way: first the request, then the following of what it started.
@@ -44,7 +46,11 @@ func (a *attempt) run(running context.Context) {
 		a.recover()
 		return
 	}
-	trigger, err := a.stand(ctx)
+	deadline := time.Now().Add(orDefault(a.d.AttemptTimeout, DefaultAttemptTimeout))
+	trigger, err := a.decided(deadline)
+	if trigger.Ref != (TriggerRef{}) {
+		a.req.Trigger = trigger.Ref // From here on it is this incarnation.
+	}
 	a.describe(trigger.Applier)
 	a.d.metrics().AttemptStarted(a.labels)
 	if err != nil {
@@ -53,7 +59,7 @@ func (a *attempt) run(running context.Context) {
 	}
 	a.begin(trigger)
 	defer a.unfollow()
-	client, started, err := a.request(trigger)
+	client, started, err := a.request(trigger, deadline)
 	switch {
 	case err != nil:
 		a.notStarted(err)
@@ -67,10 +73,21 @@ func (a *attempt) run(running context.Context) {
 	}
 }
 
+// decided returns the trigger of a decision that can be carried out, as far as the host's records say.
+func (a *attempt) decided(deadline time.Time) (Trigger, error) {
+	if err := a.req.validate(); err != nil {
+		return Trigger{}, fmt.Errorf("trigger %s: %w", a.req.Trigger, err)
+	}
+	ctx, cancel := context.WithDeadlineCause(a.ctx, deadline, errTimeout)
+	defer cancel()
+	return a.stand(ctx)
+}
+
 // begin makes the operation that the attempt is about to start, and from here on counts as following it.
 func (a *attempt) begin(trigger Trigger) {
 	a.operation = &Operation{
-		Applier: trigger.Applier, Want: a.req.Want, Reason: a.req.Reason,
+		Applier: trigger.Applier, Reason: a.req.Reason,
+		Want:     Binding{Repository: gitref.Redact(a.req.Want.Repository), Branch: a.req.Want.Branch},
 		Started:  Started{Token: a.d.newToken(), Commit: a.req.Commit},
 		Progress: Progress{State: StateRequested},
 	}
@@ -79,7 +96,7 @@ func (a *attempt) begin(trigger Trigger) {
 }
 
 func (a *attempt) key() operationKey {
-	return operationKey{a.req.Trigger, a.operation.Started.Token}
+	return keyOf(a.req.Trigger, a.operation.Started.Token)
 }
 
 // unfollow ends that the attempt counts as following its operation.
@@ -102,11 +119,10 @@ func (a *attempt) describe(applier ApplierRef) {
 }
 
 // request makes the request. An operation in progress on the applier is waited for in a second request, so that a cluster that
-// does not answer fails the first within AttemptTimeout.
-func (a *attempt) request(trigger Trigger) (Client, Started, error) {
-	timeout := orDefault(a.d.AttemptTimeout, DefaultAttemptTimeout)
+// does not answer fails the first by the deadline.
+func (a *attempt) request(trigger Trigger, deadline time.Time) (Client, Started, error) {
 	wait := orDefault(a.d.OperationWait, DefaultOperationWait)
-	ctx, cancel := context.WithTimeoutCause(a.ctx, timeout, errTimeout)
+	ctx, cancel := context.WithDeadlineCause(a.ctx, deadline, errTimeout)
 	defer cancel()
 	client, err := a.d.client(ctx, trigger.Applier)
 	if err != nil {
@@ -114,7 +130,7 @@ func (a *attempt) request(trigger Trigger) (Client, Started, error) {
 	}
 	started, err := a.ask(ctx, client, trigger, -1)
 	if errors.Is(err, ErrBusy) && wait > 0 {
-		ctx, cancel := context.WithTimeoutCause(a.ctx, timeout+wait, errTimeout)
+		ctx, cancel := context.WithDeadlineCause(a.ctx, deadline.Add(wait), errTimeout)
 		defer cancel()
 		started, err = a.ask(ctx, client, trigger, wait)
 	}
@@ -138,12 +154,12 @@ func (a *attempt) ask(ctx context.Context, client Client, trigger Trigger, wait 
 					return err
 				}
 			}
-			a.operation.Started = s
+			a.starts(s)
 			recorded = true
 			return a.d.status.RecordApplyOperation(ctx, a.req.Trigger, a.operation)
 		},
 	})
-	if err != nil && recorded {
+	if recorded && (err != nil || started.Outcome == OutcomeCurrent) {
 		a.d.status.WithdrawApplyOperation(a.req.Trigger, a.operation.Started.Token)
 	}
 	return started, err
@@ -249,9 +265,9 @@ func (a *attempt) notStarted(err error) {
 		a.end(Report{End: EndAskedNothing, Err: err}, ResultStale)
 	default:
 		a.log.Error(err, "The request failed")
-		if a.d.failing(a.d.requestFailed, a.req.Trigger, true) {
-			a.event(a.targets, eventWarning, EventReasonApplyRequestFailed, err.Error())
-		}
+		a.warnOnce(a.d.requestFailed, func() bool {
+			return a.event(a.targets, eventWarning, EventReasonApplyRequestFailed, err.Error())
+		})
 		a.end(Report{End: EndNotStarted, Err: err}, ResultNotStarted)
 	}
 }
@@ -278,14 +294,23 @@ func (a *attempt) abandoned() bool { return a.worker.Err() != nil }
 
 func (a *attempt) stopped() bool { return a.running.Err() != nil }
 
-// event records an Event on targets.
-func (a *attempt) event(targets []Target, eventtype, reason, message string) {
+// warnOnce warns, unless the trigger is in a run of failures that was warned of. Warn reports whether anybody was told.
+func (a *attempt) warnOnce(run map[TriggerRef]struct{}, warn func() bool) {
+	if a.d.failing(run, a.req.Trigger, true) && !warn() {
+		a.d.failing(run, a.req.Trigger, false)
+	}
+}
+
+// event records an Event on targets, and reports whether there was any to record it on.
+func (a *attempt) event(targets []Target, eventtype, reason, message string) (told bool) {
 	if a.d.Events == nil {
-		return
+		return false
 	}
 	for _, target := range targets {
 		if target.Object != nil {
 			a.d.Events.Event(target.Object, eventtype, reason, message)
+			told = true
 		}
 	}
+	return told
 }

@@ -57,7 +57,8 @@ type Dispatcher struct {
 	OperationWait time.Duration
 	// UnresolvedAfter is how long an operation may take before it is reported as unresolved. A Flux Kustomization is then
 	// suspended at once, which does not stop an apply already running. It is followed on. Zero is
-	// DefaultUnresolvedAfter.
+	// DefaultUnresolvedAfter. A recovered operation has half a minute at least, since it may have ended while
+	// nobody followed it.
 	UnresolvedAfter time.Duration
 	// PollInterval is how often an operation is read where the applier cannot be watched. Zero is DefaultPollInterval.
 	PollInterval time.Duration
@@ -102,10 +103,16 @@ type Dispatcher struct {
 	clients                    map[clientKey]knownClient
 }
 
-// operationKey identifies an operation of a trigger.
+// recoveryTime is how long a recovered operation has at least to end before it is unresolved.
+const recoveryTime = 30 * time.Second
+
+// operationKey identifies an operation of a trigger. The token tells incarnations apart.
 type operationKey struct {
-	trigger TriggerRef
-	token   string
+	namespace, name, token string
+}
+
+func keyOf(trigger TriggerRef, token string) operationKey {
+	return operationKey{trigger.Namespace, trigger.Name, token}
 }
 
 // clientKey is what one client is for.
@@ -195,7 +202,7 @@ func (d *Dispatcher) launch(a *attempt) {
 func (d *Dispatcher) Following(trigger TriggerRef, token string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.following[operationKey{trigger, token}] > 0
+	return d.following[keyOf(trigger, token)] > 0
 }
 
 // follow counts an attempt as one that follows the operation key, or no longer.
@@ -230,7 +237,7 @@ func (d *Dispatcher) client(ctx context.Context, applier ApplierRef) (Client, er
 }
 
 func sameClient(a, b dynamic.Interface) bool {
-	return (a == nil || reflect.TypeOf(a).Comparable()) && a == b
+	return (a == nil || reflect.ValueOf(a).Comparable()) && a == b
 }
 
 // failing records whether a trigger is in a run of failures of one sort, and reports whether that is news.

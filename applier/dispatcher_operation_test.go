@@ -222,7 +222,7 @@ func TestRecoveryFollowsTheRecordAndNotTheTrigger(t *testing.T) {
 	})
 }
 
-func TestARecoveredOperationThatIsOldIsUnresolvedAtOnce(t *testing.T) {
+func TestARecoveredOperationThatIsOldIsSoonUnresolved(t *testing.T) {
 	t.Parallel()
 	inDispatchWorld(t, func(w *dispatchWorld) {
 		w.hang()
@@ -231,6 +231,9 @@ func TestARecoveredOperationThatIsOldIsUnresolvedAtOnce(t *testing.T) {
 		next := w.nextProcess()
 		next.start()
 		next.request(applier.ApplyRequest{Trigger: w.trigger, Recovered: w.kept(), Report: next.report})
+		assert.Equal(w, []string{"Running"}, next.reported(), "it may have ended meanwhile")
+		time.Sleep(30 * time.Second)
+		synctest.Wait()
 		assert.Contains(w, next.reported(), "Running unresolved")
 		assert.Equal(w, []string{"ApplyUnresolved"}, next.eventReasons())
 		next.stop()

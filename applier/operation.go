@@ -7,9 +7,17 @@ import (
 	"time"
 )
 
-// started takes note of what the request started.
-func (a *attempt) started(s Started) {
+// starts takes note of what the request is about to start, or started.
+func (a *attempt) starts(s Started) {
+	if s.RequestedAt.IsZero() {
+		s.RequestedAt = a.d.now()
+	}
 	a.operation.Started = s
+}
+
+// started follows up on what the request started.
+func (a *attempt) started(s Started) {
+	a.starts(s)
 	a.d.failing(a.d.requestFailed, a.req.Trigger, false)
 	a.log.Info("The applier was asked", "outcome", s.Outcome)
 	if s.Unconfirmed != nil {
@@ -43,25 +51,24 @@ func (a *attempt) recover() {
 		a.follow(client)
 	case a.stopped():
 		a.end(Report{}, ResultStopped)
-	case a.abandoned():
-		a.end(Report{}, ResultAbandoned)
 	default:
 		a.notFollowed(err)
 	}
 }
 
-// recoveredClient returns the client for a recorded operation. A cluster that cannot be reached is tried again.
+// recoveredClient returns the client for a recorded operation. A cluster that cannot be reached is tried again, also for an
+// abandoned attempt: the applier may be resumed.
 func (a *attempt) recoveredClient() (Client, error) {
 	pace := a.follower()
 	var interval time.Duration
 	for {
-		client, err := a.d.client(a.ctx, a.operation.Applier)
-		if err == nil || IsPermanent(err) || a.ctx.Err() != nil {
+		client, err := a.d.client(a.running, a.operation.Applier)
+		if err == nil || IsPermanent(err) || a.stopped() {
 			return client, err
 		}
 		a.log.Error(err, "An operation cannot be followed yet")
 		interval = pace.next(interval, true)
-		sleep(a.ctx, interval)
+		sleep(a.running, interval)
 	}
 }
 
@@ -109,8 +116,12 @@ func (a *attempt) patience() (context.Context, context.CancelFunc) {
 		return context.WithCancel(a.ctx)
 	}
 	after := orDefault(a.d.UnresolvedAfter, DefaultUnresolvedAfter)
-	if passed := a.d.now().Sub(a.operation.Started.RequestedAt); passed > 0 {
+	requested := a.operation.Started.RequestedAt
+	if passed := a.d.now().Sub(requested); passed > 0 && !requested.IsZero() {
 		after = max(0, after-passed)
+	}
+	if a.operation.Started.Recovered {
+		after = max(after, recoveryTime)
 	}
 	return context.WithTimeoutCause(a.ctx, after, errUnresolved)
 }
@@ -165,10 +176,13 @@ func (a *attempt) ended() {
 	} else {
 		a.end(Report{End: EndCompleted, Operation: a.operation.record()}, result)
 	}
-	failed := p.State == StateFailed
-	if a.d.failing(a.d.applyFailed, a.req.Trigger, failed) && failed {
-		a.eventOnRecorded(EventReasonApplyFailed, fmt.Sprintf("%s: %s: %s", a.operation.Applier, p.Reason, p.Message))
+	if p.State != StateFailed {
+		a.d.failing(a.d.applyFailed, a.req.Trigger, false)
+		return
 	}
+	a.warnOnce(a.d.applyFailed, func() bool {
+		return a.eventOnRecorded(EventReasonApplyFailed, fmt.Sprintf("%s: %s: %s", a.operation.Applier, p.Reason, p.Message))
+	})
 }
 
 // unresolved takes note that the operation outlived UnresolvedAfter.
@@ -177,8 +191,12 @@ func (a *attempt) unresolved() {
 	a.operation.Started.Overdue = true
 	a.d.metrics().Unresolved(a.labels, 1)
 	a.log.Info("The operation is unresolved, and is followed on")
-	a.eventOnRecorded(EventReasonApplyUnresolved, fmt.Sprintf("%s has not completed %s since %s, and is followed on",
-		a.operation.Applier, DescribeCommit(a.operation.Started.Commit), a.operation.Started.RequestedAt.UTC().Format(time.RFC3339)))
+	since := ""
+	if requested := a.operation.Started.RequestedAt; !requested.IsZero() {
+		since = " since " + requested.UTC().Format(time.RFC3339)
+	}
+	a.eventOnRecorded(EventReasonApplyUnresolved, fmt.Sprintf("%s has not completed %s%s, and is followed on",
+		a.operation.Applier, DescribeCommit(a.operation.Started.Commit), since))
 	a.show()
 }
 
@@ -188,10 +206,11 @@ func (a *attempt) notFollowed(err error) {
 	a.end(Report{End: EndNotFollowed, Operation: a.operation.record(), Err: err}, ResultNotFollowed)
 }
 
-// eventOnRecorded records a warning on the targets that the operation was asked for, as they are now.
-func (a *attempt) eventOnRecorded(reason, message string) {
+// eventOnRecorded records a warning on the targets that the operation was asked for, as they are now, and reports whether
+// there was any.
+func (a *attempt) eventOnRecorded(reason, message string) (told bool) {
 	if a.d.Events == nil {
-		return
+		return false
 	}
 	ctx, cancel := context.WithTimeout(a.running, orDefault(a.d.AttemptTimeout, DefaultAttemptTimeout))
 	defer cancel()
@@ -206,5 +225,5 @@ func (a *attempt) eventOnRecorded(reason, message string) {
 			targets = append(targets, target)
 		}
 	}
-	a.event(targets, eventWarning, reason, message)
+	return a.event(targets, eventWarning, reason, message)
 }

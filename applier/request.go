@@ -2,6 +2,7 @@ package applier
 
 import (
 	"context"
+	"errors"
 	"fmt"
 )
 
@@ -25,6 +26,15 @@ type ApplyRequest struct {
 	// Report is told how the attempt goes, on the attempt's goroutine, one call at a time. It has to return soon: the
 	// attempt waits for it, and an operation is taken no further meanwhile. Nil is told nothing.
 	Report func(Report)
+}
+
+// validate reports what a request is refused for before anything is read. Its error is permanent.
+func (r ApplyRequest) validate() error {
+	if len(r.Targets) == 0 {
+		return Permanent(errors.New("the request names no target: set ApplyRequest.Targets"))
+	}
+	const token = "not made yet"
+	return Ask{Want: r.Want, Commit: r.Commit, Reason: r.Reason, Token: token}.Validate()
 }
 
 // RequestApply starts one attempt and returns at once. The attempt reports to req.Report: once when it asked nothing or

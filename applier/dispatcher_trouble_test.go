@@ -1,0 +1,228 @@
+package applier_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/gitops-applier/gitops-applier/applier"
+	"github.com/gitops-applier/gitops-applier/fake"
+)
+
+func TestARequestThatSaysTooLittleIsRefusedForGood(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		change func(*applier.ApplyRequest)
+		says   string
+	}{
+		"no targets":               {func(r *applier.ApplyRequest) { r.Targets = nil }, "names no target"},
+		"no repository":            {func(r *applier.ApplyRequest) { r.Want.Repository = "" }, "names no repository"},
+		"no branch":                {func(r *applier.ApplyRequest) { r.Want.Branch = "" }, "names no branch"},
+		"a commit that is no hash": {func(r *applier.ApplyRequest) { r.Commit = "main" }, "not a full hash"},
+		"a reason of its own":      {func(r *applier.ApplyRequest) { r.Reason = "Whim" }, "Whim"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inDispatchWorld(t, func(w *dispatchWorld) {
+				w.start()
+				req := w.decided()
+				tc.change(&req)
+				w.request(req)
+				assert.Equal(w, applier.EndNotStarted, w.end().End)
+				assert.True(w, applier.IsPermanent(w.end().Err))
+				require.ErrorContains(w, w.end().Err, tc.says)
+				assert.NotContains(w, w.end().Err.Error(), "%!")
+				assert.Empty(w, w.client.Asks())
+			})
+		})
+	}
+}
+
+func TestARecordOfWhatNeededNoRequestIsWithdrawn(t *testing.T) {
+	t.Parallel()
+	inDispatchWorld(t, func(w *dispatchWorld) {
+		w.wrapped = askedClient{w.client, func(ctx context.Context, ask applier.Ask) (applier.Started, error) {
+			require.NoError(w, ask.Record(ctx, applier.Started{Outcome: applier.OutcomeResumed, Token: ask.Token}))
+			return applier.Started{Outcome: applier.OutcomeCurrent, Commit: ask.Commit}, nil
+		}}
+		w.start()
+		w.request(w.decided())
+		assert.Equal(w, applier.EndAskedNothing, w.end().End)
+		assert.Nil(w, w.kept())
+	})
+}
+
+func TestTheWholeAttemptUpToItsRequestIsBounded(t *testing.T) {
+	t.Parallel()
+	inDispatchWorld(t, func(w *dispatchWorld) {
+		w.store.Inject(fake.StoreFault{Method: "Target", Delay: 20 * time.Second})
+		w.wrapped = askedClient{w.client, func(ctx context.Context, _ applier.Ask) (applier.Started, error) {
+			<-ctx.Done()
+			return applier.Started{}, context.Cause(ctx)
+		}}
+		w.start()
+		began := time.Now()
+		w.request(w.decided())
+		for len(w.reported()) == 0 {
+			time.Sleep(time.Second)
+		}
+		assert.LessOrEqual(w, time.Since(began), applier.DefaultAttemptTimeout+time.Second)
+	})
+}
+
+func TestAnOperationThatEndedWhileNobodyFollowedItIsNotUnresolved(t *testing.T) {
+	t.Parallel()
+	inDispatchWorld(t, func(w *dispatchWorld) {
+		w.hang()
+		w.stop()
+		w.finish()
+		time.Sleep(day)
+		next := w.nextProcess()
+		next.start()
+		next.request(applier.ApplyRequest{Trigger: w.trigger, Recovered: w.kept(), Report: next.report})
+		assert.Equal(w, []string{"Running", "Completed Succeeded"}, next.reported())
+		assert.Empty(w, next.eventReasons())
+		assert.False(w, w.kept().Unresolved)
+		next.stop()
+	})
+}
+
+func TestAnOperationWithoutATimeHasItsFullTime(t *testing.T) {
+	t.Parallel()
+	inDispatchWorld(t, func(w *dispatchWorld) {
+		w.wrapped = askedClient{w.client, func(ctx context.Context, ask applier.Ask) (applier.Started, error) {
+			s, err := w.client.Request(ctx, shopApp.NamespacedName(), ask)
+			s.RequestedAt = time.Time{}
+			return s, err
+		}}
+		w.hang()
+		time.Sleep(applier.DefaultUnresolvedAfter - time.Second)
+		synctest.Wait()
+		assert.Equal(w, []string{"Requested", "Running"}, w.reported())
+		time.Sleep(time.Second)
+		synctest.Wait()
+		assert.Contains(w, w.reported(), "Running unresolved")
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		assert.NotContains(w, w.events[len(w.events)-1], "0001")
+	})
+}
+
+func TestAnAbandonedRecoveryStillSettlesOnceItsClusterIsBack(t *testing.T) {
+	t.Parallel()
+	inDispatchWorld(t, func(w *dispatchWorld) {
+		w.hang()
+		w.stop()
+		record := w.kept()
+
+		next := w.nextProcess()
+		away := true
+		backends, err := applier.NewBackends(w.client.Backend(shopApp.GroupKind()))
+		require.NoError(w, err)
+		status := applier.NewStatusWriter(next.store, logr.Discard())
+		next.dispatcher = applier.NewDispatcher(next.store, status, backends, func(context.Context, string) (dynamic.Interface, error) {
+			if away {
+				return nil, fmt.Errorf("the kubeconfig is not there yet")
+			}
+			return nil, nil
+		})
+		next.start()
+		next.request(applier.ApplyRequest{Trigger: w.trigger, Recovered: record, Report: next.report})
+		next.abandon()
+		synctest.Wait()
+		assert.True(w, next.dispatcher.Following(w.trigger, record.Started.Token), "the applier may be resumed")
+		away = false
+		time.Sleep(applier.DefaultUnresolvedPollMax)
+		synctest.Wait()
+		assert.False(w, next.dispatcher.Following(w.trigger, record.Started.Token), "it is suspended")
+		w.finish()
+		assert.Equal(w, []string{"Running"}, next.reported())
+		next.stop()
+	})
+}
+
+func TestARunOfFailedRequestsIsToldOnceTargetsAreKnown(t *testing.T) {
+	t.Parallel()
+	inDispatchWorld(t, func(w *dispatchWorld) {
+		w.store.Inject(fake.StoreFault{Method: "Trigger", Nth: 1, Err: errAway})
+		away := fake.Answer{Refuse: errAway}
+		w.client.Answers = []fake.Answer{away, away}
+		w.start()
+		for range 3 {
+			w.request(w.decided())
+		}
+		assert.Equal(w, []string{"ApplyRequestFailed"}, w.eventReasons())
+	})
+}
+
+func TestAFailedApplyIsToldOnceItsTargetsCanBeRead(t *testing.T) {
+	t.Parallel()
+	inDispatchWorld(t, func(w *dispatchWorld) {
+		fails := fake.Fails("BuildFailed", "no such base")
+		w.client.Answers = []fake.Answer{fails, fails, fails}
+		w.start()
+		// The first two reads of the target are for the request, and the third is for the Event.
+		w.store.Inject(fake.StoreFault{Method: "Target", Nth: 3, Err: errAway})
+		for range 3 {
+			w.request(w.decided())
+		}
+		assert.Equal(w, []string{"ApplyRequested", "ApplyRequested", "ApplyFailed", "ApplyRequested"}, w.eventReasons())
+	})
+}
+
+func TestFollowingDoesNotDependOnWhetherTheUIDIsKnown(t *testing.T) {
+	t.Parallel()
+	inDispatchWorld(t, func(w *dispatchWorld) {
+		w.client.Answers = []fake.Answer{fake.Hangs()}
+		w.start()
+		req := w.decided()
+		req.Trigger.UID = ""
+		w.request(req)
+		assert.True(w, w.dispatcher.Following(w.trigger, w.kept().Started.Token))
+		assert.True(w, w.dispatcher.Following(req.Trigger, w.kept().Started.Token))
+		w.finish()
+		assert.Equal(w, applier.EndCompleted, w.end().End)
+	})
+}
+
+func TestARecordHoldsNoSecretOfItsRepository(t *testing.T) {
+	t.Parallel()
+	inDispatchWorld(t, func(w *dispatchWorld) {
+		w.start()
+		req := w.decided()
+		req.Want.Repository = "https://bot:s3cret@git.example.com/acme/shop"
+		w.request(req)
+		assert.Equal(w, applier.EndCompleted, w.end().End)
+		assert.Equal(w, shopWrites, w.kept().Want)
+	})
+}
+
+// uncomparable is a host's wrapper of a client.
+type uncomparable struct {
+	dynamic.Interface
+	labels map[string]string
+}
+
+func TestAClientIsMadeAnewWhereTheHostsClientsCannotBeCompared(t *testing.T) {
+	t.Parallel()
+	inDispatchWorld(t, func(w *dispatchWorld) {
+		backends, err := applier.NewBackends(w.client.Backend(shopApp.GroupKind()))
+		require.NoError(w, err)
+		host := struct{ dynamic.Interface }{uncomparable{labels: map[string]string{}}}
+		w.dispatcher = applier.NewDispatcher(w.store, applier.NewStatusWriter(w.store, logr.Discard()), backends,
+			func(context.Context, string) (dynamic.Interface, error) { return host, nil })
+		w.start()
+		w.request(w.decided())
+		assert.Equal(w, applier.EndCompleted, w.end().End)
+		w.reports = nil
+		w.request(w.decided())
+		assert.Equal(w, applier.EndCompleted, w.end().End)
+	})
+}
