@@ -49,7 +49,7 @@ func clusterOf(o options) (*rest.Config, string, error) {
 	case err != nil:
 		return nil, "", fmt.Errorf("kubeconfig: %w", err)
 	}
-	// A cluster that does not answer is not waited for for ever, and client-go's own limit is meant for controllers.
+	// A cluster that does not answer is given up, and client-go's own limit is meant for controllers.
 	config.Timeout, config.QPS, config.Burst = 30*time.Second, 50, 100
 	name := o.context
 	if raw, err := loader.RawConfig(); err == nil && name == "" {
