@@ -107,7 +107,10 @@ func (r *repository) newestTouching(ctx context.Context, empty gitopsprovider.Di
 		}
 		return empty, nil
 	}
-	newest := w.found[0]
+	newest, err := r.store.commit(plumbing.NewHash(w.found[0].Hash))
+	if err != nil {
+		return empty, err
+	}
 	parent, err := r.firstParent(newest)
 	if err != nil {
 		return empty, err
@@ -145,11 +148,11 @@ func (r *repository) compare(ctx context.Context, c comparison) (gitopsprovider.
 	if c.before != nil {
 		d.From = c.before.Hash.String()
 		var err error
-		if before, err = r.at(c.before, c.path); err != nil {
+		if before, err = r.at(c.before.TreeHash, c.path); err != nil {
 			return d, err
 		}
 	}
-	after, err := r.at(c.after, c.path)
+	after, err := r.at(c.after.TreeHash, c.path)
 	if err != nil {
 		return d, err
 	}

@@ -371,6 +371,19 @@ func TestWhatIsTooLargeIsCutAndSaidSo(t *testing.T) {
 		assert.Len(t, d.Files, 2)
 		assert.Equal(t, "only the first 2 files that differ are listed", d.Note)
 	})
+	t.Run("the paths", func(t *testing.T) {
+		t.Parallel()
+		s := newScenario(t, gitdiff.Options{}, func(h *history) {
+			a := h.commit("main", "A")
+			h.commit("main", "B", a)
+			h.text("a.yaml", "1\n")
+			h.text("b/"+strings.Repeat("folder/", 700)+"c.yaml", "1\n")
+		})
+		d := s.mustDiff("", "main", "")
+		assert.Equal(t, []string{"Added a.yaml"}, summary(d))
+		assert.True(t, d.Cut)
+		assert.Equal(t, "the paths of files are too long", d.Note)
+	})
 	t.Run("the history", func(t *testing.T) {
 		t.Parallel()
 		s := newScenario(t, gitdiff.Options{Limits: gitdiff.Limits{Commits: 10}}, func(h *history) {

@@ -2,8 +2,11 @@ package gitdiff
 
 import (
 	"bytes"
+	"crypto/sha1" //nolint:gosec // Git's
 	"io"
 	"maps"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -140,6 +143,36 @@ func FuzzAnswersOfServers(f *testing.F) {
 		if adv, err := readAdvertised(bytes.NewReader(answer)); err == nil {
 			_ = branchesAndTags(adv)
 			_ = (&fetcher{branch: "main"}).likelyTips(adv)
+		}
+	})
+}
+
+// Whatever a pack holds, it is kept or refused, and what is kept can be read.
+func FuzzPacks(f *testing.F) {
+	f.Add([]byte("PACK\x00\x00\x00\x02\x00\x00\x00\x01\x35\x78\x9c\xcb\x48\xcd\xc9\xc9\x07\x00\x06\x2c\x02\x15"))
+	f.Add([]byte("PACK\x00\x00\x00\x02\x00\x00\x00\x00"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		dir := t.TempDir()
+		packs := filepath.Join(dir, "objects", "pack")
+		if err := os.MkdirAll(packs, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		pack, err := newIncomingPack(packs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer pack.discard()
+		sum := sha1.Sum(data) //nolint:gosec // Git's
+		if _, err := pack.Write(append(data, sum[:]...)); err != nil {
+			t.Fatal(err)
+		}
+		if pack.keep(t.Context(), 1<<16) != nil {
+			return
+		}
+		s := openStore(dir)
+		defer s.close()
+		if err := s.reload(); err != nil {
+			t.Fatal(err)
 		}
 	})
 }

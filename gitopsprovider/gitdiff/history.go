@@ -1,6 +1,7 @@
 package gitdiff
 
 import (
+	"bytes"
 	"container/heap"
 	"context"
 	"errors"
@@ -48,10 +49,7 @@ func (r *repository) history(ctx context.Context, q gitopsprovider.HistoryQuery)
 	if err := w.run(ctx); err != nil {
 		return gitopsprovider.History{}, err
 	}
-	history := gitopsprovider.History{Cut: w.cut != "", Note: w.cut}
-	for _, c := range w.found {
-		history.Commits = append(history.Commits, describe(c))
-	}
+	history := gitopsprovider.History{Commits: w.found, Cut: w.cut != "", Note: w.cut}
 	if len(w.found) == 0 && w.cut == "" {
 		history.Note = fmt.Sprintf("none of the %d commits walked touched %s", w.walked, path.words())
 		if !q.Since.IsZero() || !q.Until.IsZero() {
@@ -76,12 +74,21 @@ type walk struct {
 	seen   map[plumbing.Hash]bool
 	depth  int
 	walked int
-	found  []*object.Commit
+	found  []gitopsprovider.Commit
 	cut    string // why the walk ended before the history did, for people
 }
 
+// node is what a walk keeps of a commit: not its message, which may be long.
+type node struct {
+	hash, tree plumbing.Hash
+	parents    []plumbing.Hash
+	when       time.Time
+}
+
+func nodeOf(c *object.Commit) node { return node{c.Hash, c.TreeHash, c.ParentHashes, c.Committer.When} }
+
 func (r *repository) walk(start *object.Commit, asked plumbing.Hash, path scope) *walk {
-	return &walk{r: r, start: asked, path: path, queue: byDate{start}, seen: map[plumbing.Hash]bool{start.Hash: true}}
+	return &walk{r: r, start: asked, path: path, queue: byDate{nodeOf(start)}, seen: map[plumbing.Hash]bool{start.Hash: true}}
 }
 
 func (w *walk) run(ctx context.Context) error {
@@ -94,15 +101,15 @@ func (w *walk) run(ctx context.Context) error {
 			w.cut = fmt.Sprintf("only the newest %d commits were walked", w.walked)
 			return nil
 		}
-		c := heap.Pop(&w.queue).(*object.Commit)
+		c := heap.Pop(&w.queue).(node)
 		w.walked++
-		tooOld := !w.since.IsZero() && c.Committer.When.Before(w.since)
+		tooOld := !w.since.IsZero() && c.when.Before(w.since)
 		if tooOld {
 			old++
 		} else {
 			old = 0
 		}
-		if !w.r.hasParents(c) {
+		if !w.r.store.hasAll(c.parents) {
 			if tooOld {
 				continue // not worth fetching: what is older is not wanted
 			}
@@ -114,12 +121,16 @@ func (w *walk) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if touched && !tooOld && (w.until.IsZero() || !c.Committer.When.After(w.until)) {
-			w.found = append(w.found, c)
+		if touched && !tooOld && (w.until.IsZero() || !c.when.After(w.until)) {
+			full, err := w.r.store.commit(c.hash)
+			if err != nil {
+				return err
+			}
+			w.found = append(w.found, describe(full))
 		}
 		for _, p := range follow {
-			if !w.seen[p.Hash] {
-				w.seen[p.Hash] = true
+			if !w.seen[p.hash] {
+				w.seen[p.hash] = true
 				heap.Push(&w.queue, p)
 			}
 		}
@@ -136,22 +147,23 @@ func (w *walk) run(ctx context.Context) error {
 var emptyTree = plumbing.ComputeHash(plumbing.TreeObject, nil)
 
 // judge reports whether a commit touched the path, and which parents to follow.
-func (w *walk) judge(c *object.Commit) (touched bool, follow []*object.Commit, err error) {
-	here, err := w.r.at(c, w.path)
+func (w *walk) judge(c node) (touched bool, follow []node, err error) {
+	here, err := w.r.at(c.tree, w.path)
 	if err != nil {
 		return false, nil, err
 	}
-	for _, hash := range c.ParentHashes {
-		parent, err := w.r.store.commit(hash)
+	for _, hash := range c.parents {
+		full, err := w.r.store.commit(hash)
 		if err != nil {
 			return false, nil, err
 		}
-		there, err := w.r.at(parent, w.path)
+		parent := nodeOf(full)
+		there, err := w.r.at(parent.tree, w.path)
 		if err != nil {
 			return false, nil, err
 		}
 		if there == here {
-			return false, []*object.Commit{parent}, nil
+			return false, []node{parent}, nil
 		}
 		follow = append(follow, parent)
 	}
@@ -160,9 +172,9 @@ func (w *walk) judge(c *object.Commit) (touched bool, follow []*object.Commit, e
 
 // deepen fetches more of the history, until the parents of a commit are here, or
 // the walk will not get further anyway.
-func (w *walk) deepen(ctx context.Context, c *object.Commit) error {
+func (w *walk) deepen(ctx context.Context, c node) error {
 	most := w.r.call.differ.limits.Commits
-	for !w.r.hasParents(c) {
+	for !w.r.store.hasAll(c.parents) {
 		if w.depth > most {
 			w.cut = fmt.Sprintf("only the newest %d commits were fetched", w.depth)
 			return nil
@@ -170,7 +182,7 @@ func (w *walk) deepen(ctx context.Context, c *object.Commit) error {
 		w.depth = max(firstDepth, w.depth*depthFactor, w.walked*2) // the cache may hold more than was fetched now
 		err := w.fetch(ctx, c)
 		if errors.Is(err, errHistoryEnds) {
-			w.cut = fmt.Sprintf("the local repository is shallow: its history ends at commit %s", c.Hash)
+			w.cut = fmt.Sprintf("the local repository is shallow: its history ends at commit %s", c.hash)
 			return nil
 		}
 		if err != nil {
@@ -180,7 +192,7 @@ func (w *walk) deepen(ctx context.Context, c *object.Commit) error {
 	return nil
 }
 
-func (w *walk) fetch(ctx context.Context, c *object.Commit) error {
+func (w *walk) fetch(ctx context.Context, c node) error {
 	f, err := w.r.fetcher(ctx)
 	if err != nil {
 		return err
@@ -188,31 +200,31 @@ func (w *walk) fetch(ctx context.Context, c *object.Commit) error {
 	if f == nil {
 		return errHistoryEnds
 	}
-	err = f.fetch(ctx, []plumbing.Hash{w.start}, w.depth, func() bool { return w.r.hasParents(c) })
+	err = f.fetch(ctx, []plumbing.Hash{w.start}, w.depth, func() bool { return w.r.store.hasAll(c.parents) })
 	if errors.Is(err, errNotGiven) {
 		// The server gave its whole history, which does not hold the parents.
-		return fmt.Errorf("%w: the parents of commit %s are missing", errBroken, c.Hash)
+		return fmt.Errorf("%w: the parents of commit %s are missing", errBroken, c.hash)
 	}
 	return err
 }
 
 // byDate is a heap of commits, the newest first. Of two with one date, the hash
 // decides, so that every walk is the same.
-type byDate []*object.Commit
+type byDate []node
 
 func (q byDate) Len() int { return len(q) }
 
 func (q byDate) Less(i, j int) bool {
-	if c := q[i].Committer.When.Compare(q[j].Committer.When); c != 0 {
+	if c := q[i].when.Compare(q[j].when); c != 0 {
 		return c > 0
 	}
-	return q[i].Hash.String() < q[j].Hash.String()
+	return bytes.Compare(q[i].hash[:], q[j].hash[:]) < 0
 }
 
 func (q byDate) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
 
 // Push implements heap.Interface.
-func (q *byDate) Push(c any) { *q = append(*q, c.(*object.Commit)) }
+func (q *byDate) Push(c any) { *q = append(*q, c.(node)) }
 
 // Pop implements heap.Interface.
 func (q *byDate) Pop() any {

@@ -37,6 +37,9 @@ type inner struct {
 // mostNesting is how deep manifests in strings in manifests are read.
 const mostNesting = 4
 
+// mostDocuments is how many documents of a file are read one by one.
+const mostDocuments = 2000
+
 // separator begins a document. It does so in the middle of any text, since YAML
 // forbids it there.
 var separator = regexp.MustCompile(`(?m)^---(?:[ \t\r]|$)`)
@@ -50,7 +53,10 @@ func readManifests(text string) *manifests {
 
 func readNested(text string, nesting int) *manifests {
 	m := &manifests{}
-	starts := separator.FindAllStringIndex(text, -1)
+	starts := separator.FindAllStringIndex(text, mostDocuments)
+	if len(starts) == mostDocuments {
+		starts = nil // one reading of them all is quicker
+	}
 	begin := 0
 	for i := 0; i <= len(starts); i++ {
 		end := len(text)
@@ -81,6 +87,9 @@ func (m *manifests) numberPlaces(times map[string]int) {
 
 func readDocument(raw string, nesting int) *document {
 	d := &document{raw: raw}
+	if !strings.Contains(raw, ":") {
+		return d // no mapping is in it
+	}
 	if line, _, ok := strings.Cut(raw, "\n"); ok && strings.HasPrefix(raw, "---") && strings.TrimSpace(line) == "---" {
 		d.marker = line + "\n"
 	}

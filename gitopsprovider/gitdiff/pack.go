@@ -69,7 +69,12 @@ func (p *incomingPack) discard() {
 
 // keep checks the pack, indexes it and renames both into place. The index comes
 // first, since readers look for packs.
-func (p *incomingPack) keep(ctx context.Context, objectBytes int64) error {
+func (p *incomingPack) keep(ctx context.Context, objectBytes int64) (err error) {
+	defer func() {
+		if r := recover(); r != nil { // go-git reads what anybody may have sent
+			err = badPack(fmt.Errorf("%v", r))
+		}
+	}()
 	objects, err := p.inspect(ctx, objectBytes)
 	if err != nil || objects == 0 {
 		return err

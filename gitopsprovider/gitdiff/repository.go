@@ -99,7 +99,7 @@ func (r *repository) reaches(h plumbing.Hash, depth int) bool {
 }
 
 func (r *repository) hasParents(c *object.Commit) bool {
-	return !slices.ContainsFunc(c.ParentHashes, func(p plumbing.Hash) bool { return !r.store.has(p) })
+	return r.store.hasAll(c.ParentHashes)
 }
 
 // peel returns the commit that a hash names, itself or through tags. The object
@@ -143,10 +143,9 @@ func (r *repository) commitOf(h plumbing.Hash) (*object.Commit, error) {
 	return c, err
 }
 
-// at returns the entry of a commit's tree at a path: the zero entry if there is
-// none.
-func (r *repository) at(c *object.Commit, path scope) (object.TreeEntry, error) {
-	found := object.TreeEntry{Mode: modeTree, Hash: c.TreeHash}
+// at returns the entry of a tree at a path: the zero entry if there is none.
+func (r *repository) at(root plumbing.Hash, path scope) (object.TreeEntry, error) {
+	found := object.TreeEntry{Mode: modeTree, Hash: root}
 	for _, part := range path {
 		if found.Mode != modeTree {
 			return object.TreeEntry{}, nil
@@ -169,12 +168,23 @@ func describe(c *object.Commit) gitopsprovider.Commit {
 	subject, _, _ := strings.Cut(strings.TrimLeft(c.Message, "\n"), "\n")
 	out := gitopsprovider.Commit{
 		Hash:    c.Hash.String(),
-		Subject: strings.ToValidUTF8(strings.TrimSpace(subject), "\uFFFD"),
-		Author:  strings.ToValidUTF8(fmt.Sprintf("%s <%s>", c.Author.Name, c.Author.Email), "\uFFFD"),
+		Subject: oneLine(subject),
+		Author:  oneLine(fmt.Sprintf("%s <%s>", c.Author.Name, c.Author.Email)),
 		When:    c.Committer.When,
 	}
 	for _, p := range c.ParentHashes {
 		out.Parents = append(out.Parents, p.String())
 	}
 	return out
+}
+
+// oneLine makes a text fit to be shown: it is as long as a line may be, and valid
+// UTF-8.
+func oneLine(text string) string {
+	const most = 1000
+	text = strings.TrimSpace(text)
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") + "…"
+	}
+	return strings.ToValidUTF8(text, "\uFFFD")
 }

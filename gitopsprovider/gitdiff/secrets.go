@@ -49,10 +49,33 @@ func hideSecrets(before, after *content) bool {
 	hideSlots(old.slots(), now.slots(), both)
 	hideOpaque(old, now, both)
 	twins := newTwins(old.slots(), now.slots())
+	if len(twins.forms) > mostForms {
+		leaveOut(before, after, both)
+		return true
+	}
 	before.text = twins.hide(old.render())
 	after.text = twins.hide(now.render())
 	return true
 }
+
+// mostForms bounds how many forms of values are looked for in a file.
+const mostForms = 20_000
+
+// leaveOut replaces a file as a whole.
+func leaveOut(before, after *content, both bool) {
+	same := !both || before.text == after.text
+	for c, different := range map[*content]string{before: maskBefore, after: maskAfter} {
+		if !c.exists {
+			continue
+		}
+		if same {
+			different = mask
+		}
+		c.text = "# " + different + tooManyNotice
+	}
+}
+
+const tooManyNotice = ": not shown, since it holds too many values of Secrets\n"
 
 // slot is a value of a Secret, and where it is.
 type slot struct {

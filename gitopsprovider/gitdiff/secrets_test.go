@@ -213,6 +213,19 @@ func TestMergesOfMergesEnd(t *testing.T) {
 	}
 }
 
+func TestASecretOfVeryManyValuesIsLeftOut(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	b.WriteString("kind: Secret\nstringData:\n")
+	for i := range 8000 {
+		fmt.Fprintf(&b, "  key-%d: hunter2-%d\n", i, i)
+	}
+	f := secretDiff(t, "it.yaml", b.String(), b.String()+"# more\n", gitdiff.Options{})
+	assert.True(t, f.SecretsHidden)
+	assert.NotContains(t, f.Patch, "hunter2")
+	assert.Contains(t, f.Patch, "-# ***(before): not shown, since it holds too many values of Secrets\n+# ***(after): ")
+}
+
 // deep puts a manifest into a string of a manifest, again and again.
 func deep(manifest string, times int) string {
 	for range times {

@@ -21,7 +21,7 @@ import (
 const (
 	// mostCommitBytes and mostTreeBytes bound what is decoded at once. A tree
 	// of this size has some 800,000 entries.
-	mostCommitBytes = 4 << 20
+	mostCommitBytes = 1 << 20
 	mostTreeBytes   = 32 << 20
 
 	// keptBytes is how much of what was read one call keeps.

@@ -21,8 +21,9 @@ const (
 	// tree of billions of folders, which hold each other many times.
 	mostTrees = 200_000
 
-	// mostTreeDepth bounds how deep folders are nested.
-	mostTreeDepth = 500
+	// mostPath bounds how long a path may be, and how deep folders are nested.
+	// It is what operating systems allow.
+	mostPath = 4096
 )
 
 // side is a file on one side of a change. The zero side is none.
@@ -120,8 +121,11 @@ func (d *treeDiff) compareTrees(ctx context.Context, path string, before, after 
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
 	}
-	if d.trees++; d.trees > mostTrees || strings.Count(path, "/") > mostTreeDepth {
+	if d.trees++; d.trees > mostTrees {
 		d.cut = "too many folders differ"
+	}
+	if len(path) > mostPath {
+		d.cut = "the paths of files are too long"
 	}
 	if d.cut != "" {
 		return nil
@@ -182,6 +186,10 @@ func join(folder, name string) string {
 }
 
 func (d *treeDiff) add(c change) {
+	if len(c.path()) > mostPath {
+		d.cut = "the paths of files are too long"
+		return
+	}
 	if len(d.changes) == d.most {
 		d.cut = fmt.Sprintf("only the first %d files that differ are listed", d.most)
 		return
