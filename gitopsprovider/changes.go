@@ -229,7 +229,8 @@ func (a applied) ofRuns(window TimeWindow, commits []Commit) []Change {
 		if i+1 < len(a.runs) {
 			before = a.runs[i+1].began()
 		}
-		explained := slices.ContainsFunc(commits, func(c Commit) bool { return c.When.After(before) && !c.When.After(run.began()) })
+		// Times are whole seconds, so that a commit may be as old as the deployment before the one that it made.
+		explained := slices.ContainsFunc(commits, func(c Commit) bool { return !c.When.Before(before) && !c.When.After(run.began()) })
 		if explained || !window.contains(run.began()) {
 			continue
 		}

@@ -415,6 +415,10 @@ func TestAWindowHasTheDeploymentsThatNoCommitExplains(t *testing.T) {
 			[]string{"12:00 " + commitA, "07:00 " + commitB}, []gitopsprovider.Commit{commit(commitC, "11:00")},
 			[]string{"App ns/a: cccccccccccc current"},
 		},
+		"a deployment whose commit was made in the second of the one before": {
+			[]string{"12:00 " + commitC, "11:00 " + commitB}, []gitopsprovider.Commit{commit(commitC, "11:00")},
+			[]string{"App ns/a: cccccccccccc current at 12:00"},
+		},
 		"one before the window": {[]string{"07:30 " + commitA, "07:00 " + commitB}, nil, []string{}},
 	} {
 		t.Run(name, func(t *testing.T) {
