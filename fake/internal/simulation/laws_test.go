@@ -310,6 +310,8 @@ func (w *world) exists(ref applier.TriggerRef) bool {
 // checkReplaced checks that one operation on a status may take another's place: recorded over a completed one, or withdrawn.
 func (w *world) checkReplaced(ref applier.TriggerRef, last, next *applier.Operation, before map[string]*applier.Operation) {
 	switch {
+	case next != nil && before[next.Started.Token] != nil && (last == nil || reflect.DeepEqual(last, before[next.Started.Token])):
+		// It was withdrawn, and is followed by who read it before.
 	case next != nil && !next.Completed() && (last == nil || last.Completed()) && before[next.Started.Token] == nil:
 		if last == nil {
 			last = &applier.Operation{}
@@ -384,7 +386,7 @@ func (w *world) checkEnd(o *applier.Operation, at time.Time) {
 		value := w.valueOf(p.AppliedCommit)
 		applied := w.versions.stood(configMaps, s.name, from, at, func(v version) bool { return !v.deleted && v.text("data", "key") == value })
 		switch {
-		case landed < 0 && o.Started.Outcome == applier.OutcomeStamped && stood(func(v version) bool { return strings.HasPrefix(v.handled(), "foreign") }):
+		case landed < 0 && o.Started.Outcome == applier.OutcomeStamped && stood(w.stampedOver):
 			// Nobody can tell whether it was stamped over.
 		case landed < 0:
 			breaks(theAppliersOwnWord, "its start never landed")
@@ -396,9 +398,7 @@ func (w *world) checkEnd(o *applier.Operation, at time.Time) {
 			breaks(theAppliersOwnWord, "was asked for another commit")
 		}
 	case p.Reason == applier.ReasonNotRun:
-		if stood(func(v version) bool {
-			return v.handled() == token || v.operationToken("status", "operationState", "operation") == token
-		}) {
+		if landed > 0 && stood(func(v version) bool { return tookUp(token, all[landed-1], v) }) {
 			breaks(theAppliersOwnWord, "it did run")
 		}
 	case p.Reason == applier.ReasonGone, p.Reason == applier.ReasonDeleting, p.Reason == applier.ReasonReplaced:
@@ -415,6 +415,19 @@ func (w *world) checkEnd(o *applier.Operation, at time.Time) {
 	if !stood(func(v version) bool { return v.settled() || v.suspendAppliedElsewhere() }) && p.Reason != applier.ReasonSuperseded {
 		breaks(neverLeftResumed, "no suspend of it was handled")
 	}
+}
+
+// tookUp reports whether an applier shows that it ran for the token. A suspended Kustomization handles a token and does not run.
+func tookUp(token string, before, v version) bool {
+	if v.object.GetKind() == "Application" {
+		return v.operationToken("status", "operationState", "operation") == token
+	}
+	return v.handled() == token && ran(token, before, v)
+}
+
+// stampedOver reports whether a live Kustomization has handled what was stamped by somebody else, or by another process at once.
+func (w *world) stampedOver(v version) bool {
+	return strings.HasPrefix(v.handled(), "foreign") || w.twins && strings.Contains(v.handled(), "-ask-")
 }
 
 // ran reports whether an applier, as it stands, has run since it stood as before: for the token, where it says so.

@@ -77,7 +77,7 @@ var mutations = map[string]mutation{
 	})},
 	"a backend that goes on polling":          {law: quietWhenIdle, client: func(p *process, c applier.Client) applier.Client { return poller{around{c}, p} }},
 	"a client that does not guard its writes": {law: nobodysWorkIsOverwritten, dynamic: func(p *process) dynamic.Interface { return unguarded{p.view} }},
-	"a store that reads from a cache":         {law: onlyWhatWasAsked, store: func(p *process) applier.Store { return &cachedStore{Store: p.records} }},
+	"a store that reads from a cache":         {law: onlyWhatWasAsked, store: func(p *process) applier.Store { return cachedStore{p.records, &p.w.cache} }},
 	"a store that writes over what changed":   {law: oneEnd, store: func(p *process) applier.Store { return blindStore{p.records} }},
 	"a store that hides what failed":          {law: recordedFirst, store: func(p *process) applier.Store { return mildStore{p.records} }},
 	"a host that forgets":                     {law: oneEnd, forgetful: true},
@@ -230,10 +230,10 @@ func (u unguardedObjects) Update(ctx context.Context, object *unstructured.Unstr
 // cachedStore answers every read by what it read first.
 type cachedStore struct {
 	applier.Store
-	targets sync.Map
+	targets *sync.Map
 }
 
-func (s *cachedStore) Target(ctx context.Context, ref applier.TargetRef) (applier.Target, error) {
+func (s cachedStore) Target(ctx context.Context, ref applier.TargetRef) (applier.Target, error) {
 	if known, ok := s.targets.Load(ref); ok {
 		return known.(applier.Target), nil
 	}

@@ -21,7 +21,7 @@ type plan struct {
 // simulate runs the simulation of a seed, and returns its history.
 func simulate(t *testing.T, seed uint64, plan plan) *history {
 	w := inWorld(t, seed, func(w *world) {
-		w.broken = plan.broken
+		w.broken, w.twins = plan.broken, plan.processes > 1
 		r := newRand(seed)
 		w.invent(r)
 		w.found()

@@ -39,9 +39,11 @@ const (
 
 // A world is one run: a cluster with both engines, repositories, the records of a host, and its processes.
 type world struct {
-	t       testing.TB
-	seed    uint64
-	broken  mutation
+	t      testing.TB
+	seed   uint64
+	broken mutation
+	// twins is whether several processes live at once.
+	twins   bool
 	cluster *fake.Cluster
 	flux    *fake.Flux
 	argo    *fake.ArgoCD
@@ -57,6 +59,8 @@ type world struct {
 	chaos atomic.Bool
 	// hands undo what other people did and is to be undone in the end.
 	undo []func()
+	// cache is that of a store that reads from one.
+	cache sync.Map
 	// late are those who act later by themselves.
 	late sync.WaitGroup
 
