@@ -14,7 +14,7 @@ import (
 
 // errBroken is a cached repository that cannot be read, or lacks an object that
 // it must have. It is rebuilt once.
-var errBroken = errors.New("repository is broken")
+var errBroken = errors.New("what is here of it is not whole")
 
 // failure is the error of a call: its text is free of credentials, and it wraps
 // nothing but values without any, since callers print whole chains.

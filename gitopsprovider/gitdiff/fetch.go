@@ -15,8 +15,10 @@ import (
 	"github.com/gitops-applier/gitops-applier/gitopsprovider"
 )
 
-// unlimited is the depth of a fetch of the whole history.
-const unlimited = 0
+// unlimited is the depth of a fetch of the whole history, in the protocol's words.
+// Without a depth, a server would leave out what lies below the commits whose
+// parents it is told are missing here.
+const unlimited = 1<<31 - 1
 
 // branchDepths are the steps by which a branch is searched for a commit that the
 // server does not give out by its hash.

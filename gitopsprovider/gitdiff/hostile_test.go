@@ -124,6 +124,30 @@ func TestAServerMayRefuseCommitsByTheirHash(t *testing.T) {
 	}
 }
 
+// What was fetched before, and where its history ended, is no obstacle.
+func TestACommitBelowTheEndOfAFetchedHistoryIsFound(t *testing.T) {
+	t.Parallel()
+	s := newScenario(t, gitdiff.Options{}, func(h *history) {
+		root := h.commit("main", "root")
+		h.text("a.yaml", "0\n")
+		last := root
+		for i := range 100 {
+			last = h.commit("other", "next", last)
+			h.text("b.yaml", fmt.Sprint(i))
+		}
+		h.commit("main", "on main", root)
+		h.text("a.yaml", "1\n")
+	})
+	s.server = serve(t, s.repo, refuseUnadvertised(s.repo))
+	assert.Len(t, s.mustDiff("", "other", "").Files, 1, "a tip, with its parent")
+	assert.Len(t, s.mustDiff("", "main", "").Files, 1)
+	assert.Len(t, s.mustDiff("", "other~50", "").Files, 1, "on a branch that is neither named nor the default one")
+	assert.Len(t, s.mustDiff("main", "other~70", "").Files, 2)
+	h, err := s.differ.History(t.Context(), gitopsprovider.HistoryQuery{Repository: s.server.url, Revision: s.rev("other")})
+	require.NoError(t, err)
+	assert.Equal(t, 101, len(h.Commits)) //nolint:testifylint // Len prints them all
+}
+
 func TestAnEmptyRepositoryHasNoCommit(t *testing.T) {
 	t.Parallel()
 	server := serve(t, newRepo(t))
