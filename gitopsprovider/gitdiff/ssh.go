@@ -176,8 +176,9 @@ func hostKeys(known []byte, address, tempDir string) (ssh.HostKeyCallback, []str
 	var algorithms []string
 	if errors.As(verify(address, &net.TCPAddr{IP: net.IPv4zero}, noKey{}), &mismatch) {
 		for _, k := range mismatch.Want {
-			if k.Key.Type() == ssh.KeyAlgoRSA {
+			if k.Key.Type() == ssh.KeyAlgoRSA { // as a name of a signature, that is SHA-1
 				algorithms = append(algorithms, ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256)
+				continue
 			}
 			algorithms = append(algorithms, k.Key.Type())
 		}
