@@ -1,0 +1,232 @@
+package gitopsprovider_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gitops-applier/gitops-applier/gitopsprovider"
+)
+
+// repository is a Differ that a test scripts, and counts what it is asked.
+type repository struct {
+	history map[string]gitopsprovider.History
+	diff    gitopsprovider.Diff
+	err     error
+
+	mu        sync.Mutex
+	histories []gitopsprovider.HistoryQuery
+	diffs     []gitopsprovider.DiffQuery
+}
+
+func (r *repository) Diff(_ context.Context, q gitopsprovider.DiffQuery) (gitopsprovider.Diff, error) {
+	r.diffs = append(r.diffs, q)
+	return r.diff, r.err
+}
+
+func (r *repository) History(_ context.Context, q gitopsprovider.HistoryQuery) (gitopsprovider.History, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.histories = append(r.histories, q)
+	return r.history[q.Path], r.err
+}
+
+func commit(hash, clock string) gitopsprovider.Commit {
+	return gitopsprovider.Commit{Hash: hash, When: at(clock), Subject: "at " + clock}
+}
+
+var lastHours = gitopsprovider.TimeWindow{Since: at("08:00")}
+
+func TestAWindowHasTheCommitsThatTouchedThePath(t *testing.T) {
+	t.Parallel()
+	m := newMemory(repo("ns/r", shopURL),
+		app("ns/a", applies("Repo ns/r", "a", "main@sha1:"+commitC), deployed("12:30 main@sha1:"+commitC, "10:30 main@sha1:"+commitA)),
+		app("ns/b", applies("Repo ns/r", "b", "main@sha1:"+commitC)),
+		app("ns/twin", applies("Repo ns/r", "b", "main@sha1:"+commitC)))
+	differ := &repository{history: map[string]gitopsprovider.History{
+		"a": {Commits: []gitopsprovider.Commit{commit(commitC, "12:00"), commit(commitA, "10:00")}},
+		"b": {Commits: []gitopsprovider.Commit{commit(commitB, "11:00")}},
+	}}
+	list := changes(t, differ, m, lastHours, gitopsprovider.Selector{})
+
+	assert.Equal(t, []string{
+		"App ns/a: cccccccccccc current at 12:30",
+		"App ns/b: bbbbbbbbbbbb current", "App ns/twin: bbbbbbbbbbbb current",
+		"App ns/a: aaaaaaaaaaaa at 10:30",
+	}, commits(list), "newest first; the time of deployment where the history has that commit; each as the change that it introduced")
+	assert.Len(t, differ.histories, 2, "two appliers of one path ask once")
+	slices.SortFunc(differ.histories, func(a, b gitopsprovider.HistoryQuery) int { return strings.Compare(a.Path, b.Path) })
+	assert.Equal(t, gitopsprovider.HistoryQuery{
+		Repository: shopURL, Path: "a", Revision: commitC, Branch: "main", Since: lastHours.Since, Limit: gitopsprovider.DefaultLimit + 1,
+	}, differ.histories[0])
+	assert.False(t, list.Cut)
+	assert.Equal(t, "at 12:00", list.Changes[0].Commit.Subject)
+	assert.Empty(t, list.Changes[0].FromCommit)
+}
+
+func commits(list gitopsprovider.ChangeList) []string {
+	out := []string{}
+	for _, change := range list.Changes {
+		line := change.Workload.String() + ": " + change.ToCommit[:12]
+		if change.FromCommit != "" {
+			line = change.Workload.String() + ": " + change.FromCommit[:12] + " to " + change.ToCommit[:12]
+		}
+		if change.Current {
+			line += " current"
+		}
+		if !change.DeployedAt.IsZero() {
+			line += " at " + change.DeployedAt.Format("15:04")
+		}
+		if !change.DeployedAfter.IsZero() {
+			line += " after " + change.DeployedAfter.Format("15:04")
+		}
+		out = append(out, line)
+	}
+	return out
+}
+
+// A rollback brings no commit of the window, and is what an incident is about.
+func TestAWindowHasTheDeploymentsThatNoCommitExplains(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		history []string
+		commits []gitopsprovider.Commit
+		want    []string
+	}{
+		"a rollback": {
+			[]string{"12:00 " + commitA, "09:00 " + commitB}, nil,
+			[]string{"App ns/a: bbbbbbbbbbbb to aaaaaaaaaaaa current at 12:00", "App ns/a: bbbbbbbbbbbb at 09:00"},
+		},
+		"a rollback of which only the earliest time is known": {
+			[]string{">12:00 " + commitA, "09:00 " + commitB}, nil,
+			[]string{"App ns/a: bbbbbbbbbbbb to aaaaaaaaaaaa current after 12:00", "App ns/a: bbbbbbbbbbbb at 09:00"},
+		},
+		"a deployment that a commit explains": {
+			[]string{"12:00 " + commitA, "07:00 " + commitB}, []gitopsprovider.Commit{commit(commitC, "11:00")},
+			[]string{"App ns/a: cccccccccccc current"},
+		},
+		"a deployment whose commit was made in the second of the one before": {
+			[]string{"12:00 " + commitC, "11:00 " + commitB}, []gitopsprovider.Commit{commit(commitC, "11:00")},
+			[]string{"App ns/a: cccccccccccc current at 12:00"},
+		},
+		"one before the window": {[]string{"07:30 " + commitA, "07:00 " + commitB}, nil, []string{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newMemory(repo("ns/r", shopURL), app("ns/a", applies("Repo ns/r", "", commitA), deployed(test.history...)))
+			differ := &repository{history: map[string]gitopsprovider.History{"": {Commits: test.commits}}}
+			assert.Equal(t, test.want, commits(changes(t, differ, m, lastHours, gitopsprovider.Selector{})))
+		})
+	}
+}
+
+func TestAWindowOfASourceWithoutCommitsHasItsDeployments(t *testing.T) {
+	t.Parallel()
+	helm := repo("ns/helm", "https://charts.example.com")
+	helm.Source.Type = gitopsprovider.SourceHelm
+	m := newMemory(helm, app("ns/a", applies("Repo ns/helm", "web", "3"), deployed("12:00 3", "11:00 2", "10:00 2", "07:00 1")))
+	differ := &repository{}
+	list := changes(t, differ, m, lastHours, gitopsprovider.Selector{})
+	assert.Equal(t, []string{"2 to 3 at 12:00", "1 to 2 at 10:00"}, ranges(list))
+	assert.Equal(t, []bool{true, false}, []bool{list.Changes[0].Current, list.Changes[1].Current})
+	assert.Empty(t, differ.histories)
+}
+
+func TestAWindowIsBoundedAndSaysSo(t *testing.T) {
+	t.Parallel()
+	m := newMemory(repo("ns/r", shopURL), app("ns/a", applies("Repo ns/r", "", commitA)))
+	three := []gitopsprovider.Commit{commit(commitC, "12:00"), commit(commitB, "11:00"), commit(commitA, "10:00")}
+	for name, test := range map[string]struct {
+		limit   int
+		history gitopsprovider.History
+		want    int
+		cut     bool
+	}{
+		"all of it":              {3, gitopsprovider.History{Commits: three}, 3, false},
+		"more than the limit":    {2, gitopsprovider.History{Commits: three}, 2, true},
+		"a history that was cut": {5, gitopsprovider.History{Commits: three, Cut: true}, 3, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			differ := &repository{history: map[string]gitopsprovider.History{"": test.history}}
+			window := lastHours
+			window.Limit = test.limit
+			list := changes(t, differ, m, window, gitopsprovider.Selector{})
+			assert.Len(t, list.Changes, test.want)
+			assert.Equal(t, test.cut, list.Cut)
+			assert.Equal(t, test.limit+1, differ.histories[0].Limit)
+		})
+	}
+}
+
+func TestAWindowWithAnEndHasNothingCurrent(t *testing.T) {
+	t.Parallel()
+	m := newMemory(repo("ns/r", shopURL), app("ns/a", applies("Repo ns/r", "", commitA)))
+	differ := &repository{history: map[string]gitopsprovider.History{"": {Commits: []gitopsprovider.Commit{commit(commitA, "10:00")}}}}
+	window := gitopsprovider.TimeWindow{Since: at("08:00"), Until: at("11:00")}
+	list := changes(t, differ, m, window, gitopsprovider.Selector{})
+	require.Len(t, list.Changes, 1)
+	assert.False(t, list.Changes[0].Current, "what came after the window is not known")
+	assert.Equal(t, window.Until, differ.histories[0].Until)
+}
+
+func TestWhereNoHistoryCanBeReadDeploymentsAreListed(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		err    error
+		answer gitopsprovider.Answer
+		fails  bool
+	}{
+		"nobody reads repositories":     {gitopsprovider.ErrNoDiffer, gitopsprovider.AnswerNone, false},
+		"a repository that is gone":     {fmt.Errorf("x: %w", gitopsprovider.ErrRepositoryNotFound), gitopsprovider.AnswerAbsent, false},
+		"a commit that is gone":         {gitopsprovider.ErrCommitNotFound, gitopsprovider.AnswerAbsent, false},
+		"credentials that were refused": {gitopsprovider.ErrCredentials, gitopsprovider.AnswerForbidden, true},
+		"a server that does not answer": {errSilent, gitopsprovider.AnswerUnknown, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newMemory(repo("ns/r", shopURL), app("ns/a", applies("Repo ns/r", "", commitB), deployed("12:00 "+commitB, "07:00 "+commitA)))
+			list := changes(t, &repository{err: test.err}, m, lastHours, gitopsprovider.Selector{})
+			assert.Equal(t, []string{commitA + " to " + commitB + " at 12:00"}, ranges(list))
+			read := list.Reads[len(list.Reads)-1]
+			assert.Equal(t, shopURL, read.Repository)
+			assert.Equal(t, test.answer, read.Answer)
+			assert.Contains(t, read.Message, "so that only deployments are listed")
+			assert.Equal(t, test.fails, list.Err() != nil)
+		})
+	}
+}
+
+func TestAWindowHasToBeASpanOfTime(t *testing.T) {
+	t.Parallel()
+	for want, window := range map[string]gitopsprovider.TimeWindow{
+		"changes in cluster test: a window that ends has to begin: set TimeWindow.Since":                             {Until: at("08:00")},
+		"changes in cluster test: the window ends at 2026-05-04T08:00:00Z, before it begins at 2026-05-04T09:00:00Z": {Since: at("09:00"), Until: at("08:00")},
+		"changes in cluster test: the limit -1 is negative":                                                          {Limit: -1},
+	} {
+		_, err := views(t, gitopsprovider.NoDiffer{}, newMemory()).Changes(t.Context(), window, gitopsprovider.Selector{})
+		require.EqualError(t, err, want)
+	}
+}
+
+func TestWithoutAWindowALimitBoundsTheList(t *testing.T) {
+	t.Parallel()
+	m := newMemory(repo("ns/r", shopURL), app("ns/a", applies("Repo ns/r", "", commitA)), app("ns/b", applies("Repo ns/r", "", commitA)))
+	list := changes(t, gitopsprovider.NoDiffer{}, m, gitopsprovider.TimeWindow{Limit: 1}, gitopsprovider.Selector{})
+	assert.Len(t, list.Changes, 1)
+	assert.True(t, list.Cut)
+}
+
+func TestChangesEndWithTheirContext(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errSilent)
+	_, err := views(t, gitopsprovider.NoDiffer{}, newMemory()).Changes(ctx, lastHours, gitopsprovider.Selector{})
+	require.ErrorIs(t, err, errSilent)
+}
