@@ -91,8 +91,8 @@ func (c *cache) delete(key string) error {
 }
 
 // tidy deletes what was used longest ago until the cache is within its bounds.
-// What is in use stays. It is called after a call that fetched, when nothing
-// depends on its success: the next one tries again.
+// What is in use stays. It is called after a call that added to the cache,
+// when nothing depends on its success: the next one tries again.
 func (c *cache) tidy() {
 	kept := c.entries()
 	slices.SortFunc(kept, func(a, b cached) int { return b.used.Compare(a.used) }) // newest first

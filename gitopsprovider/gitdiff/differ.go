@@ -122,7 +122,7 @@ func (c *call) run(ctx context.Context, f func(context.Context, *repository) err
 	}
 	defer func() {
 		entry.close()
-		if entry.fetched {
+		if entry.grew {
 			c.differ.cache.tidy()
 		}
 	}()

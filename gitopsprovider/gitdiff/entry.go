@@ -32,7 +32,7 @@ type entry struct {
 	dir       string
 	fetchPath string
 	used      *fileLock
-	fetched   bool
+	grew      bool // there is more in the cache than before
 }
 
 // state is what a server must be told of the commits here. A file that lacks a
@@ -71,6 +71,7 @@ func (e *entry) create(ctx context.Context) error {
 	if _, err := e.readState(); err == nil {
 		return nil
 	}
+	e.grew = true
 	if held, err := filepath.Glob(filepath.Join(e.packs(), "*.pack")); err == nil && len(held) > 0 {
 		return fmt.Errorf("%w: its state is lost", errBroken)
 	}

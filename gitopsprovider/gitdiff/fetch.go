@@ -108,7 +108,7 @@ func (f *fetcher) begin(done func() bool) (bool, error) {
 		return false, fmt.Errorf("%w: its history ends at too many places", errBroken)
 	}
 	f.entry.removeLeftovers()
-	f.entry.fetched = true
+	f.entry.grew = true
 	return false, nil
 }
 
