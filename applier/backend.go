@@ -10,8 +10,8 @@ import (
 )
 
 // Clients resolves a cluster, by the host's name for it, to the client that reaches it as the identity that is to
-// write there. A cluster that is not known is an error. It may be called often and from several goroutines: keep
-// the clients.
+// write there. A cluster that is not known is an error, and one that is gone for good a [Permanent] error: what was started
+// there can be followed no more. It may be called often and from several goroutines: keep the clients.
 type Clients func(ctx context.Context, cluster string) (dynamic.Interface, error)
 
 // Backend makes clients for one kind of applier. flux.Backend and argocd.Backend return one; a host makes its own for a

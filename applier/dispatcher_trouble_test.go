@@ -2,12 +2,14 @@ package applier_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/dynamic"
@@ -225,4 +227,103 @@ func TestAClientIsMadeAnewWhereTheHostsClientsCannotBeCompared(t *testing.T) {
 		w.request(w.decided())
 		assert.Equal(w, applier.EndCompleted, w.end().End)
 	})
+}
+
+func TestNothingIsAskedWhereWhileTheRequestWasOnItsWayTheTrigger(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		change func(w *dispatchWorld)
+		end    applier.End
+	}{
+		"was deleted":           {func(w *dispatchWorld) { w.store.DeleteTrigger(w.trigger) }, applier.EndAskedNothing},
+		"began to be deleted":   {func(w *dispatchWorld) { w.changeTrigger(func(t *applier.Trigger) { t.Deleting = true }) }, applier.EndAskedNothing},
+		"named another applier": {func(w *dispatchWorld) { w.changeTrigger(func(t *applier.Trigger) { t.Applier.Name = "other" }) }, applier.EndAskedNothing},
+		"came second": {func(w *dispatchWorld) {
+			w.store.PutTrigger(applier.Trigger{Ref: applier.TriggerRef{Namespace: "team-b", Name: "first"}, Applier: shopApp, Holding: true})
+		}, applier.EndAskedNothing},
+		"no longer held its applier": {func(w *dispatchWorld) { w.changeTrigger(func(t *applier.Trigger) { t.Status.Held = false }) }, applier.EndNotStarted},
+		"had another operation recorded": {func(w *dispatchWorld) {
+			w.changeTrigger(func(t *applier.Trigger) { t.Status.Operation = operationAt("x1", applier.StateRunning) })
+		}, applier.EndNotStarted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inDispatchWorld(t, func(w *dispatchWorld) {
+				w.wrapped = askedClient{w.client, func(ctx context.Context, ask applier.Ask) (applier.Started, error) {
+					tc.change(w)
+					return w.client.Request(ctx, shopApp.NamespacedName(), ask)
+				}}
+				w.start()
+				w.request(w.decided())
+				assert.Equal(w, tc.end, w.end().End)
+				require.Len(w, w.client.Asks(), 1)
+				assert.Empty(w, w.client.Asks()[0].Started.Outcome)
+			})
+		})
+	}
+}
+
+func TestARecoveryAfterTheStopFailsAtOnce(t *testing.T) {
+	t.Parallel()
+	inDispatchWorld(t, func(w *dispatchWorld) {
+		w.start()
+		w.stop()
+		w.request(applier.ApplyRequest{Trigger: w.trigger, Recovered: operationAt("t1", applier.StateRunning), Report: w.report})
+		assert.Equal(w, applier.EndNotStarted, w.end().End)
+	})
+}
+
+func TestWhatIsReportedIsTheReceiversOwn(t *testing.T) {
+	t.Parallel()
+	inDispatchWorld(t, func(w *dispatchWorld) {
+		w.start()
+		req := w.decided()
+		req.Report = func(r applier.Report) {
+			w.report(r)
+			if r.Operation != nil {
+				r.Operation.Targets[0].Name, r.Operation.Started.Token = "spoiled", "spoiled"
+			}
+		}
+		w.request(req)
+		assert.Equal(w, applier.StateSucceeded, w.kept().Progress.State)
+		assert.Equal(w, []applier.TargetRef{w.target}, w.kept().Targets)
+	})
+}
+
+func TestTheLogHasItsKeys(t *testing.T) {
+	t.Parallel()
+	inDispatchWorld(t, func(w *dispatchWorld) {
+		var lines []string
+		w.dispatcher.Log = funcr.NewJSON(func(line string) { lines = append(lines, line) }, funcr.Options{Verbosity: 1})
+		w.start()
+		w.request(w.decided())
+		require.NotEmpty(w, lines)
+		for _, line := range lines {
+			var keys map[string]any
+			require.NoError(w, json.Unmarshal([]byte(line), &keys))
+			assert.Equal(w, "team-a/shop", keys["trigger"], line)
+			assert.Equal(w, "team-a/shop", keys["applier"], line)
+			assert.Equal(w, "prod", keys["cluster"], line)
+			assert.Equal(w, commitA, keys["commit"], line)
+			assert.Equal(w, w.kept().Started.Token, keys["token"], line)
+		}
+	})
+}
+
+func TestBothPartsRunOnTheLeaderAlone(t *testing.T) {
+	t.Parallel()
+	inDispatchWorld(t, func(w *dispatchWorld) {
+		assert.True(w, w.dispatcher.NeedLeaderElection())
+		assert.True(w, applier.NewStatusWriter(w.store, logr.Discard()).NeedLeaderElection())
+	})
+}
+
+func TestTheTimesOfADispatcherAreThose(t *testing.T) {
+	t.Parallel()
+	assert.Equal(t, 30*time.Second, applier.DefaultAttemptTimeout)
+	assert.Equal(t, 5*time.Minute, applier.DefaultOperationWait)
+	assert.Equal(t, 5*time.Minute, applier.DefaultUnresolvedAfter)
+	assert.Equal(t, 2*time.Second, applier.DefaultPollInterval)
+	assert.Equal(t, time.Minute, applier.DefaultUnresolvedPollMax)
+	assert.Equal(t, 5*time.Second, applier.DefaultStatusRetryInterval)
 }

@@ -1,6 +1,9 @@
 package applier
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Operation is the durable record of an operation, on the trigger that it was asked for. It names the applier itself:
 // recovery follows the record, also where the trigger names another applier by then.
@@ -23,6 +26,25 @@ type Operation struct {
 	Unresolved bool `json:"unresolved,omitempty"`
 	// CompletedAt is when its end was seen, by the clock of the process that saw it; zero while it is open.
 	CompletedAt time.Time `json:"completedAt,omitzero"`
+}
+
+// DeepCopyInto copies o into out. With it and DeepCopy an Operation can be a field of a host's own API type.
+func (o *Operation) DeepCopyInto(out *Operation) {
+	*out = *o
+	out.Targets = slices.Clone(o.Targets)
+	if o.Started.Observed != nil {
+		out.Started.Observed = o.Started.Observed.DeepCopy()
+	}
+}
+
+// DeepCopy returns a copy of o that shares nothing with it; nil for nil.
+func (o *Operation) DeepCopy() *Operation {
+	if o == nil {
+		return nil
+	}
+	out := new(Operation)
+	o.DeepCopyInto(out)
+	return out
 }
 
 // Completed reports whether the operation has ended. One that has not is open: it is to be followed.

@@ -7,7 +7,7 @@ type Report struct {
 	End End
 	// Operation is the operation as it stands; nil as long as none was started. It is the receiver's own.
 	Operation *Operation
-	// Err is why nothing was asked (EndAskedNothing), why nothing was started (EndNotStarted), or why this process cannot
+	// Err is why nothing was asked (EndAskedNothing; nil if the applier needed nothing), why nothing was started (EndNotStarted), or why this process cannot
 	// follow the operation (EndNotFollowed). Test it as an error of [Client].Request.
 	Err error
 }
@@ -26,6 +26,7 @@ const (
 	// EndCompleted is an operation that ended, as Operation.Progress says.
 	EndCompleted End = "Completed"
 	// EndNotFollowed is a recorded operation that this process cannot follow, because it has no backend for the kind of its
-	// applier. Nothing is known of it, and its record stays open.
+	// applier, or its [Clients] say that the cluster is gone for good. Nothing is known of it, and its record stays open: a host
+	// that knows better takes it away by [Store].UpdateStatus.
 	EndNotFollowed End = "NotFollowed"
 )

@@ -10,7 +10,7 @@ import (
 type ApplyRequest struct {
 	// Trigger is the trigger whose applier is to be asked.
 	Trigger TriggerRef
-	// Targets are the incarnations for whose sake it is asked. At least one has to stand still.
+	// Targets are the incarnations for whose sake it is asked. Required: at least one has to stand still.
 	Targets []TargetRef
 	// Want is the repository and branch that was decided on.
 	Want Binding
@@ -20,8 +20,8 @@ type ApplyRequest struct {
 	Reason ApplyReason
 	// Current reports whether the decision still holds, as in [Ask]; nil always holds.
 	Current func() bool
-	// Recovered is the operation that Trigger records and that this attempt is to follow to its end, after a restart. It is
-	// asked for nothing then: the fields above but Trigger are not read. Nil makes a request.
+	// Recovered is the operation that Trigger records, as [Store].Trigger reads it, and that this attempt is to follow to its
+	// end, after a restart. Nothing is asked then: the fields above but Trigger are not read. Nil makes a request.
 	Recovered *Operation
 	// Report is told how the attempt goes, on the attempt's goroutine, one call at a time. It has to return soon: the
 	// attempt waits for it, and an operation is taken no further meanwhile. Nil is told nothing.
@@ -40,11 +40,11 @@ func (r ApplyRequest) validate() error {
 // RequestApply starts one attempt and returns at once. The attempt reports to req.Report: once when it asked nothing or
 // started nothing, or as its operation moves until it completes.
 //
-// The end of ctx abandons the attempt. It reports nothing more and starts nothing; an operation that it started is followed
+// The end of ctx abandons the attempt. It reports nothing more, but what is on its way just then, and starts nothing; an operation that it started is followed
 // on to its end, and its record completed, and a Kustomization that it resumed is suspended at once. An attempt that is still
 // out when the dispatcher stops reports nothing more either.
 //
-// Before Start, an attempt fails at once, except one with Recovered, which waits for Start: a worker recovers once, and the
+// A request that lacks what it needs fails for good (IsPermanent). Before Start, an attempt fails at once, except one with Recovered, which waits for Start: a worker recovers once, and the
 // operation may have a Kustomization resumed. After the stop, both fail at once.
 func (d *Dispatcher) RequestApply(ctx context.Context, req ApplyRequest) {
 	a := newAttempt(ctx, d, req)

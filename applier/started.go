@@ -46,8 +46,8 @@ type Started struct {
 	// changed between the two; either serves. Progress may note in it what it saw, as the first call does for a
 	// Recovered Argo CD operation: pass it on from call to call. A record need not keep that, the next process notes it anew.
 	Baseline string `json:"baseline,omitempty"`
-	// RequestedAt is when the request was made, by the clock of the process that made it. No client
-	// compares it with anything: it is for people.
+	// RequestedAt is when the request was made, by the clock of the process that made it. No client compares it with
+	// anything: it is for people, and for a [Dispatcher], which reckons UnresolvedAfter from it. Zero is not known.
 	RequestedAt time.Time `json:"requestedAt,omitzero"`
 
 	// SuspendToken is the token of the suspend after a Flux apply, once Progress wrote it.

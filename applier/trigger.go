@@ -94,6 +94,25 @@ type TriggerStatus struct {
 	Held bool `json:"held,omitempty"`
 }
 
+// DeepCopyInto copies s into out. With it and DeepCopy a TriggerStatus can be a field of a host's own API type.
+func (s *TriggerStatus) DeepCopyInto(out *TriggerStatus) {
+	*out = *s
+	out.Operation = s.Operation.DeepCopy()
+	if s.Source != nil {
+		out.Source = new(*s.Source)
+	}
+}
+
+// DeepCopy returns a copy of s that shares nothing with it; nil for nil.
+func (s *TriggerStatus) DeepCopy() *TriggerStatus {
+	if s == nil {
+		return nil
+	}
+	out := new(TriggerStatus)
+	s.DeepCopyInto(out)
+	return out
+}
+
 // TriggerSource is what the applier of a trigger applies from.
 type TriggerSource struct {
 	Source `json:",inline"`
