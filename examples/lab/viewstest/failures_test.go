@@ -135,6 +135,7 @@ func TestFailuresAreReportedThroughARestartOfTheAPIServer(t *testing.T) {
 	l.APIServer.Stop(t)
 	l.APIServer.Start(t)
 	w.fetch()
+	w.wait(lab.Kustomizations, "two", lab.Failed("BuildFailed"))
 	_, seen := failures.until(w.of("Kustomization", "two"), gitopsprovider.FailureBegan)
 	assert.Zero(t, seen["Kustomization one Failed BuildFailed"], "%v", seen)
 }
