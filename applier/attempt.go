@@ -88,9 +88,15 @@ func (a *attempt) begin(trigger Trigger) {
 	a.operation = &Operation{
 		Applier: trigger.Applier, Reason: a.req.Reason,
 		Want:     Binding{Repository: gitref.Redact(a.req.Want.Repository), Branch: a.req.Want.Branch},
-		Started:  Started{Token: a.d.newToken(), Commit: a.req.Commit},
 		Progress: Progress{State: StateRequested},
 	}
+	a.token()
+}
+
+// token gives the operation a token, and makes the attempt count as following it.
+func (a *attempt) token() {
+	a.operation.Started = Started{Token: a.d.newToken(), Commit: a.req.Commit}
+	a.describe(a.operation.Applier)
 	a.log = a.log.WithValues("token", a.operation.Started.Token)
 	a.d.follow(a.key(), 1)
 }
@@ -130,6 +136,8 @@ func (a *attempt) request(trigger Trigger, deadline time.Time) (Client, Started,
 	}
 	started, err := a.ask(ctx, client, trigger, -1)
 	if errors.Is(err, ErrBusy) && wait > 0 {
+		a.d.follow(a.key(), -1)
+		a.token() // Each request has one of its own: what the first recorded is withdrawn by it.
 		ctx, cancel := context.WithDeadlineCause(a.ctx, deadline.Add(wait), errTimeout)
 		defer cancel()
 		started, err = a.ask(ctx, client, trigger, wait)

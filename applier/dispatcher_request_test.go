@@ -401,3 +401,28 @@ func TestAnUnconfirmedRequestIsFollowed(t *testing.T) {
 		assert.NoError(w, w.kept().Started.Unconfirmed, "a record says nothing of it")
 	})
 }
+
+// A token is used for one request alone, and what the first of two recorded is withdrawn by it.
+func TestEachRequestOfAnAttemptHasATokenOfItsOwn(t *testing.T) {
+	t.Parallel()
+	inDispatchWorld(t, func(w *dispatchWorld) {
+		var tokens []string
+		w.wrapped = askedClient{w.client, func(ctx context.Context, ask applier.Ask) (applier.Started, error) {
+			tokens = append(tokens, ask.Token)
+			if len(tokens) == 1 {
+				require.NoError(w, ask.Record(ctx, applier.Started{Outcome: applier.OutcomeResumed, Token: ask.Token, Commit: ask.Commit}))
+				return applier.Started{}, fmt.Errorf("%w: somebody was first", applier.ErrBusy)
+			}
+			assert.False(w, w.dispatcher.Following(w.trigger, tokens[0]))
+			assert.True(w, w.dispatcher.Following(w.trigger, tokens[1]))
+			return w.client.Request(ctx, shopApp.NamespacedName(), ask)
+		}}
+		w.start()
+		w.request(w.decided())
+		require.Len(w, tokens, 2)
+		assert.NotEqual(w, tokens[0], tokens[1])
+		assert.Equal(w, tokens[1], w.kept().Started.Token)
+		assert.Equal(w, applier.StateSucceeded, w.kept().Progress.State)
+		assert.False(w, w.dispatcher.Following(w.trigger, tokens[1]))
+	})
+}
