@@ -117,6 +117,51 @@ func TestAnOperationWithoutATimeHasItsFullTime(t *testing.T) {
 	})
 }
 
+func TestAnEventSaysWhenItIsNotKnownWhetherTheRequestReachedTheApplier(t *testing.T) {
+	t.Parallel()
+	inDispatchWorld(t, func(w *dispatchWorld) {
+		w.client.Answers = []fake.Answer{{Unconfirmed: errLost}}
+		w.start()
+		w.request(w.decided())
+		require.NotEmpty(w, w.events)
+		assert.Contains(w, w.events[0], "may have been asked to apply commit aaaaaaaaaaaa")
+	})
+}
+
+func TestAnOperationIsFollowedUnderTheTokenItWasAskedWith(t *testing.T) {
+	t.Parallel()
+	inDispatchWorld(t, func(w *dispatchWorld) {
+		token := ""
+		w.wrapped = askedClient{w.client, func(ctx context.Context, ask applier.Ask) (applier.Started, error) {
+			token = ask.Token
+			s, err := w.client.Request(ctx, shopApp.NamespacedName(), ask)
+			s.Token = "a backend's mistake"
+			return s, err
+		}}
+		w.start()
+		w.request(w.decided())
+		assert.Equal(w, applier.StateSucceeded, w.kept().Progress.State)
+		assert.False(w, w.dispatcher.Following(w.trigger, token))
+	})
+}
+
+func TestAnAttemptAbandonedOnceItIsSuspendedNoLongerCounts(t *testing.T) {
+	t.Parallel()
+	inDispatchWorld(t, func(w *dispatchWorld) {
+		w.hang()
+		time.Sleep(applier.DefaultUnresolvedAfter)
+		synctest.Wait()
+		kept := w.kept()
+		require.NotEmpty(w, kept.Started.SuspendToken)
+		assert.True(w, w.dispatcher.Following(w.trigger, kept.Started.Token))
+		w.abandon()
+		synctest.Wait()
+		assert.False(w, w.dispatcher.Following(w.trigger, kept.Started.Token))
+		w.finish()
+		assert.Equal(w, applier.StateSucceeded, w.kept().Progress.State)
+	})
+}
+
 func TestAnAbandonedRecoveryStillSettlesOnceItsClusterIsBack(t *testing.T) {
 	t.Parallel()
 	inDispatchWorld(t, func(w *dispatchWorld) {
@@ -202,7 +247,8 @@ func TestARecordHoldsNoSecretOfItsRepository(t *testing.T) {
 		req.Want.Repository = "https://bot:s3cret@git.example.com/acme/shop"
 		w.request(req)
 		assert.Equal(w, applier.EndCompleted, w.end().End)
-		assert.Equal(w, shopWrites, w.kept().Want)
+		kept := w.kept()
+		assert.Equal(w, shopWrites, kept.Want)
 	})
 }
 

@@ -4,7 +4,7 @@ import "k8s.io/apimachinery/pkg/runtime"
 
 // The reasons of the Events that a [Dispatcher] records on targets. They are stable.
 const (
-	// EventReasonApplyRequested is a request that reached the applier.
+	// EventReasonApplyRequested is a request that reached the applier, or may have: the message says which.
 	EventReasonApplyRequested = "ApplyRequested"
 	// EventReasonApplyRequestFailed is the first attempt of a run of them that failed before it started anything. It is
 	// not repeated until a request has reached the applier again.

@@ -12,6 +12,7 @@ func (a *attempt) starts(s Started) {
 	if s.RequestedAt.IsZero() {
 		s.RequestedAt = a.d.now()
 	}
+	s.Token = a.operation.Started.Token // Under it the attempt is counted and recorded.
 	a.operation.Started = s
 }
 
@@ -20,11 +21,13 @@ func (a *attempt) started(s Started) {
 	a.starts(s)
 	a.d.failing(a.d.requestFailed, a.req.Trigger, false)
 	a.log.Info("The applier was asked", "outcome", s.Outcome)
+	asked := "is asked"
 	if s.Unconfirmed != nil {
+		asked = "may have been asked"
 		a.log.Info("It is not known whether the request was made, and it is followed as if it were", "reason", s.Unconfirmed.Error())
 	}
 	a.event(a.targets, eventNormal, EventReasonApplyRequested,
-		fmt.Sprintf("%s is asked to apply %s", a.operation.Applier, DescribeCommit(s.Commit)))
+		fmt.Sprintf("%s %s to apply %s", a.operation.Applier, asked, DescribeCommit(s.Commit)))
 	a.targets = nil
 	a.show()
 }
@@ -101,6 +104,7 @@ func (a *attempt) follow(client Client) {
 		case a.abandoned():
 			a.settling = true
 			a.operation.Started.Overdue = true
+			a.unfollowSuspended()
 		default:
 			a.unresolved()
 		}
@@ -148,7 +152,12 @@ func (a *attempt) progress(p Progress) {
 	}
 	a.log.V(1).Info("The operation moved", "state", p.State, "message", p.Message)
 	a.show()
-	if a.settling && p.SuspendToken != "" {
+	a.unfollowSuspended()
+}
+
+// unfollowSuspended ends that an abandoned attempt counts as following its operation, once the applier is suspended.
+func (a *attempt) unfollowSuspended() {
+	if a.settling && a.operation.Progress.SuspendToken != "" {
 		a.unfollow()
 	}
 }
