@@ -20,9 +20,10 @@ type attempt struct {
 	reason    applier.ApplyReason
 	recovered *applier.Operation
 	cancel    context.CancelFunc
+	// tokens are those that it asked with. The world's lock guards them.
+	tokens []string
 
 	mu        sync.Mutex
-	tokens    []string
 	revoked   time.Time
 	abandoned time.Time
 	ended     *applier.Report
@@ -78,12 +79,6 @@ func (a *attempt) abandon() {
 	}
 	a.mu.Unlock()
 	a.cancel()
-}
-
-func (a *attempt) note(token string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.tokens = append(a.tokens, token)
 }
 
 // maySend checks that the attempt may send a write that starts its operation, now.

@@ -260,7 +260,7 @@ func (w *world) forget() {
 	w.history = newHistory()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.attempts, w.records, w.starts = nil, make(map[string]*record), make(map[string][]start)
+	w.attempts, w.records, w.starts, w.asked = nil, make(map[string]*record), make(map[string][]start), make(map[string]*attempt)
 	w.versions.mu.Lock()
 	defer w.versions.mu.Unlock()
 	for key, all := range w.versions.of {

@@ -346,7 +346,11 @@ func (w *world) checkAttempts() {
 			w.history.breaks(oneEnd, "attempt %d is not followed: %v", a.number, end.Err)
 		case end.End != applier.EndCompleted:
 			for _, token := range a.tokens {
-				if _, _, landed := w.landed(token, w.records[token]); landed >= 0 {
+				rec := w.records[token]
+				if rec == nil {
+					continue
+				}
+				if _, _, landed := w.landed(token, rec); landed >= 0 {
 					w.history.breaks(neverMoreThanIsKnown, "attempt %d ended %s (%v), and its start %s landed", a.number, end.End, end.Err, token)
 				}
 			}

@@ -2,7 +2,6 @@ package simulation
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/url"
 	"strconv"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/go-logr/logr"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/gitops-applier/gitops-applier/applier"
@@ -85,9 +85,9 @@ func (w *world) start(prepare ...func(*process)) *process {
 	p.attempting, p.abandonAll = context.WithCancel(context.Background())
 	backends := p.backends("flux", func(c applier.Client) applier.Client {
 		if w.broken.client != nil {
-			return w.broken.client(p, c)
+			c = w.broken.client(p, c)
 		}
-		return c
+		return named{around{c}, w}
 	})
 	p.validators = p.backends("rec", func(c applier.Client) applier.Client { return c })
 	p.holder, _ = flux.New(clusterName, p.view, flux.Options{FieldManager: hostName, Tokens: p.tokensOf("rec")})
@@ -272,10 +272,10 @@ func (p *process) written(c fake.StoreCall) {
 	defer w.mu.Unlock()
 	recorded := w.records[o.Started.Token]
 	if recorded == nil {
-		recorded = &record{at: time.Now(), process: p, trigger: c.Trigger, first: *o, attempt: w.attemptNamed(o.Want.Repository)}
+		recorded = &record{at: time.Now(), process: p, trigger: c.Trigger, first: *o, attempt: w.asked[o.Started.Token]}
 		w.records[o.Started.Token] = recorded
-		if recorded.attempt != nil {
-			recorded.attempt.note(o.Started.Token)
+		if recorded.attempt == nil {
+			p.w.history.breaks(recordedFirst, "%s is recorded, and no attempt has that token", o.Started.Token)
 		}
 	}
 	if o.Completed() && recorded.completed == nil {
@@ -283,17 +283,23 @@ func (p *process) written(c fake.StoreCall) {
 	}
 }
 
-// attemptNamed is the attempt that spells the repository so. The lock is held.
-func (w *world) attemptNamed(repository string) *attempt {
-	u, err := url.Parse(repository)
-	if err != nil || u.User == nil {
-		return nil
+// named is a client that notes which attempt has which token, by the way that the attempt spells the repository.
+type named struct {
+	around
+	w *world
+}
+
+func (n named) Request(ctx context.Context, ref types.NamespacedName, ask applier.Ask) (applier.Started, error) {
+	n.w.mu.Lock()
+	if u, err := url.Parse(ask.Want.Repository); err == nil && u.User != nil {
+		if number, err := strconv.Atoi(u.User.Username()); err == nil && 0 < number && number <= len(n.w.attempts) {
+			a := n.w.attempts[number-1]
+			n.w.asked[ask.Token] = a
+			a.tokens = append(a.tokens, ask.Token)
+		}
 	}
-	number, err := strconv.Atoi(u.User.Username())
-	if err != nil || number < 1 || number > len(w.attempts) {
-		return nil
-	}
-	return w.attempts[number-1]
+	n.w.mu.Unlock()
+	return n.Client.Request(ctx, ref, ask)
 }
 
 // spell writes the address of a repository so that the attempt is known by it.
@@ -305,5 +311,3 @@ func (a *attempt) spell(repository string) string {
 	u.User = url.User(strconv.Itoa(a.number))
 	return u.String()
 }
-
-var errUnknown = errors.New("nothing is known")

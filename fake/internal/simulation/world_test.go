@@ -69,6 +69,8 @@ type world struct {
 	// records are the operations that were recorded, by token, and starts the writes that were to start them.
 	records map[string]*record
 	starts  map[string][]start
+	// asked is which attempt has which token.
+	asked   map[string]*attempt
 	targets map[applier.TargetRef][]targetVersion
 }
 
@@ -107,7 +109,7 @@ func inWorld(t *testing.T, seed uint64, run func(w *world)) (w *world) {
 		w = &world{
 			t: t, seed: seed, store: new(fake.Store), history: newHistory(),
 			versions: versions{of: make(map[objectKey][]version)},
-			records:  make(map[string]*record), starts: make(map[string][]start), targets: make(map[applier.TargetRef][]targetVersion),
+			records:  make(map[string]*record), starts: make(map[string][]start), asked: make(map[string]*attempt), targets: make(map[applier.TargetRef][]targetVersion),
 		}
 		w.cluster = fake.NewCluster(fake.Options{Namespaces: []string{team}})
 		defer func() {
