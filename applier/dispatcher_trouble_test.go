@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -170,12 +171,13 @@ func TestAnAbandonedRecoveryStillSettlesOnceItsClusterIsBack(t *testing.T) {
 		record := w.kept()
 
 		next := w.nextProcess()
-		away := true
+		var away atomic.Bool
+		away.Store(true)
 		backends, err := applier.NewBackends(w.client.Backend(shopApp.GroupKind()))
 		require.NoError(w, err)
 		status := applier.NewStatusWriter(next.store, logr.Discard())
 		next.dispatcher = applier.NewDispatcher(next.store, status, backends, func(context.Context, string) (dynamic.Interface, error) {
-			if away {
+			if away.Load() {
 				return nil, fmt.Errorf("the kubeconfig is not there yet")
 			}
 			return nil, nil
@@ -185,7 +187,7 @@ func TestAnAbandonedRecoveryStillSettlesOnceItsClusterIsBack(t *testing.T) {
 		next.abandon()
 		synctest.Wait()
 		assert.True(w, next.dispatcher.Following(w.trigger, record.Started.Token), "the applier may be resumed")
-		away = false
+		away.Store(false)
 		time.Sleep(applier.DefaultUnresolvedPollMax)
 		synctest.Wait()
 		assert.False(w, next.dispatcher.Following(w.trigger, record.Started.Token), "it is suspended")

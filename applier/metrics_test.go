@@ -142,3 +142,41 @@ func TestAnAppliedOtherEndIsToldApart(t *testing.T) {
 }
 
 const commitB = "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
+
+func TestARecoveredOperationThatIsUnresolvedIsGaugedOnce(t *testing.T) {
+	t.Parallel()
+	inDispatchWorld(t, func(w *dispatchWorld) {
+		w.hang()
+		time.Sleep(applier.DefaultUnresolvedAfter)
+		synctest.Wait()
+		w.stop()
+		metrics := newCountedMetrics()
+		next := w.nextProcess()
+		next.dispatcher.Metrics = metrics
+		next.start()
+		next.request(applier.ApplyRequest{Trigger: w.trigger, Recovered: w.kept(), Report: next.report})
+		time.Sleep(day)
+		assert.Equal(w, 1, metrics.get("unresolved", shopLabels))
+		assert.Equal(w, 1, metrics.get("in flight", shopLabels))
+		next.stop()
+		assert.Zero(w, metrics.get("unresolved", shopLabels))
+		assert.Zero(w, metrics.get("in flight", shopLabels))
+		assert.Equal(w, 1, metrics.get("ended", shopLabels, applier.ResultStopped))
+	})
+}
+
+func TestAnOperationThatCannotBeFollowedCountsAsThat(t *testing.T) {
+	t.Parallel()
+	inDispatchWorld(t, func(w *dispatchWorld) {
+		metrics := newCountedMetrics()
+		w.dispatcher.Metrics = metrics
+		w.start()
+		record := operationAt("t1", applier.StateRunning)
+		record.Applier.Kind, record.Reason = "Helmsman", applier.Repair
+		w.request(applier.ApplyRequest{Trigger: w.trigger, Recovered: record, Report: w.report})
+		labels := applier.MetricLabels{Cluster: "prod", Kind: "Helmsman", Reason: applier.Repair}
+		assert.Equal(w, 1, metrics.get("started", labels))
+		assert.Equal(w, 1, metrics.get("ended", labels, applier.ResultNotFollowed))
+		assert.Zero(w, metrics.get("in flight", labels))
+	})
+}
