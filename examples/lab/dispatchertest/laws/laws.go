@@ -331,17 +331,23 @@ func (c *check) appliedWhatItSays(o *Operation) {
 	if end == nil || record.Progress.State != applier.StateSucceeded {
 		return
 	}
-	start, progress, asked := o.Started(), record.Progress, record.Started.Commit
-	switch {
-	case start == nil:
-		c.fail(7, o, "%s succeeded and was not asked: %s", o.Applier, end)
-		return
-	case (progress.AppliedCommit == asked) != (progress.Reason != applier.ReasonAppliedOther):
+	progress, asked := record.Progress, record.Started.Commit
+	if (progress.AppliedCommit == asked) != (progress.Reason != applier.ReasonAppliedOther) {
 		c.fail(7, o, "%s was asked for %s, and its end does not say that it applied another: %s", o.Applier, asked, end)
 	}
+	// A start is made of what it carries the version of, and leaves a newer one. Of one that the log has lost it is known
+	// that it came after its record.
+	first, version := o.Records[0], o.Records[0].Left.Version
+	start := o.Started()
+	switch {
+	case start != nil:
+		version = start.Sent.Version
+	case !c.blind(o.Applier, first.At, end.At):
+		c.fail(7, o, "%s succeeded and was not asked: %s", o.Applier, end)
+		return
+	}
 	applied := slices.ContainsFunc(c.byObject[o.Applier], func(e *Event) bool {
-		// A start is made of what it carries the version of, and leaves a newer one.
-		if !before(start.Sent.Version, e.Left.Version) || !before(e.Left.Version, end.Left.Version) {
+		if !before(version, e.Left.Version) || !before(e.Left.Version, end.Left.Version) {
 			return false
 		}
 		if o.Applier.Resource == applications {
@@ -349,7 +355,7 @@ func (c *check) appliedWhatItSays(o *Operation) {
 		}
 		return e.Left.Applied == progress.AppliedCommit && e != start
 	})
-	if !applied && !c.blind(o.Applier, start.At, end.At) {
+	if !applied && !c.blind(o.Applier, first.At, end.At) {
 		c.fail(7, o, "%s does not show that it applied %s for the request: %s", o.Applier, progress.AppliedCommit, end)
 	}
 }

@@ -439,7 +439,7 @@ func TestWhatCannotBeKnownIsNoViolation(t *testing.T) {
 func TestWhatTheAPIServerWasDoingWhenItWasStoppedMayBeMissing(t *testing.T) {
 	t.Parallel()
 	for name, n := range map[string]int{
-		"the suspend": heldSuspended, "the status after the run": heldApplied, "the status that handles the suspend": heldHandled, "the end": heldEnded,
+		"the resume": heldResumed, "the suspend": heldSuspended, "the status after the run": heldApplied, "the status that handles the suspend": heldHandled, "the end": heldEnded,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
