@@ -204,12 +204,13 @@ func (a applied) ofCommits(commits []Commit, window TimeWindow) []Change {
 		commit := commits[i]
 		change := a.change
 		change.Commit = &commit
+		change.FromRev, change.FromCommit = "", ""
 		// Nothing newer that is applied touched the path, so the first is what stands there, whichever commit is applied.
 		change.Current = i == 0 && window.Until.IsZero()
 		if commit.Hash != change.ToCommit {
 			change.ToRev, change.ToCommit = commit.Hash, commit.Hash
+			change.DeployedAt, change.DeployedAfter = time.Time{}, time.Time{}
 		}
-		change.FromRev, change.FromCommit, change.DeployedAt, change.DeployedAfter = "", "", time.Time{}, time.Time{}
 		for _, run := range a.runs {
 			if gitref.CommitOf(run.revision) == commit.Hash {
 				change.DeployedAt, change.DeployedAfter = run.since, run.after

@@ -126,6 +126,22 @@ func TestAWindowHasTheDeploymentsThatNoCommitExplains(t *testing.T) {
 	}
 }
 
+// The history of the applier has the version of a chart, not the commit that it was built from.
+func TestAWindowTellsWhenWhatIsAppliedNowWasDeployed(t *testing.T) {
+	t.Parallel()
+	chart := gitopsprovider.Object{
+		Workload: workload("Chart", "ns/c"),
+		Source:   &gitopsprovider.Source{Type: gitopsprovider.SourceHelm, Revision: "1.2.3", BuiltFrom: "main@sha1:" + commitB},
+		Sources:  []gitopsprovider.SourceUse{{Path: "charts/shop", Source: gitopsprovider.Source{Object: workload("Repo", "ns/r")}}},
+	}
+	m := newMemory(repo("ns/r", shopURL), chart, app("ns/a", applies("Chart ns/c", "", "1.2.3"), deployed("12:30 1.2.3", "10:30 1.2.2")))
+	differ := &repository{history: map[string]gitopsprovider.History{
+		"charts/shop": {Commits: []gitopsprovider.Commit{commit(commitB, "12:00"), commit(commitA, "10:00")}},
+	}}
+	assert.Equal(t, []string{"App ns/a: bbbbbbbbbbbb current at 12:30", "App ns/a: aaaaaaaaaaaa"},
+		commits(changes(t, differ, m, lastHours, gitopsprovider.Selector{})))
+}
+
 func TestAWindowOfASourceWithoutCommitsHasItsDeployments(t *testing.T) {
 	t.Parallel()
 	helm := repo("ns/helm", "https://charts.example.com")
