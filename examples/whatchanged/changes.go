@@ -42,13 +42,11 @@ func (p printer) changes(ctx context.Context, cluster string, views gitopsprovid
 		return err
 	}
 	r := changeReport{Cluster: cluster, Since: window.Since, Changes: []shownChange{}, Cut: list.Cut, Reads: list.Reads}
-	failed := list.Err()
+	whole := list.Err() == nil
 	for _, change := range list.Changes {
 		shown := shownChange{Change: change}
 		if o.diff {
-			if err := shown.read(ctx, views); err != nil {
-				failed = errors.Join(failed, err)
-			}
+			whole = shown.read(ctx, views) && whole
 		}
 		r.Changes = append(r.Changes, shown)
 	}
@@ -57,11 +55,14 @@ func (p printer) changes(ctx context.Context, cluster string, views gitopsprovid
 	} else {
 		p.changeReport(r, o)
 	}
-	if err == nil && failed != nil {
-		err = fmt.Errorf("not everything could be read:\n%w", failed)
+	if err == nil && !whole {
+		err = errInPart
 	}
 	return err
 }
+
+// errInPart ends a command whose answer says what is missing from it.
+var errInPart = errors.New("not everything could be read")
 
 // unanswered returns an error if no read of the cluster was answered.
 func unanswered(cluster string, reads []gitopsprovider.Read) error {
@@ -71,14 +72,15 @@ func unanswered(cluster string, reads []gitopsprovider.Read) error {
 	return fmt.Errorf("cluster %s does not answer: %w", cluster, reads[0].Err)
 }
 
-func (c *shownChange) read(ctx context.Context, views gitopsprovider.Provider) error {
+// read reads the diff, and reports whether that went well.
+func (c *shownChange) read(ctx context.Context, views gitopsprovider.Provider) bool {
 	diff, err := views.Diff(ctx, c.Change)
 	if err != nil {
 		c.DiffError = err.Error()
-		return err
+		return false
 	}
 	c.Diff = &diff
-	return nil
+	return true
 }
 
 func (p printer) changeReport(r changeReport, o options) {
@@ -114,6 +116,8 @@ func (p printer) change(c shownChange) {
 	}
 	if !c.DeployedAt.IsZero() {
 		revision += ", deployed " + stamp(c.DeployedAt)
+	} else if !c.DeployedAfter.IsZero() {
+		revision += ", deployed after " + stamp(c.DeployedAfter)
 	}
 	p.line("  %s", revision)
 	if c.FromRev != "" {

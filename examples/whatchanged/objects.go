@@ -19,15 +19,29 @@ func (p printer) tree(ctx context.Context, views gitopsprovider.Provider, w gito
 	} else if node.Answer == gitopsprovider.AnswerFound {
 		p.print(node.Text())
 	}
-	return found(node.Answer, node.Message)
+	return found(node.Answer, node.Message, answers(node)...)
 }
 
-// found is an error that says why an object was not found.
-func found(answer gitopsprovider.Answer, message string) error {
-	if answer == gitopsprovider.AnswerFound {
-		return nil
+// answers are those of all objects of a tree.
+func answers(node *gitopsprovider.DepNode) []gitopsprovider.Answer {
+	all := []gitopsprovider.Answer{node.Answer}
+	for _, child := range node.Children {
+		all = append(all, answers(child)...)
 	}
-	return errors.New(message)
+	return all
+}
+
+// found is an error that says why an object was not found, or that the rest of what was read says too little.
+func found(answer gitopsprovider.Answer, message string, rest ...gitopsprovider.Answer) error {
+	if answer != gitopsprovider.AnswerFound {
+		return errors.New(message)
+	}
+	for _, answer := range rest {
+		if !answer.Established() {
+			return errInPart
+		}
+	}
+	return nil
 }
 
 func (p printer) status(ctx context.Context, views gitopsprovider.Provider, w gitopsprovider.Workload) error {
@@ -39,7 +53,7 @@ func (p printer) status(ctx context.Context, views gitopsprovider.Provider, w gi
 		if err := p.encode(status); err != nil {
 			return err
 		}
-		return found(status.Answer, status.Message)
+		return found(status.Answer, status.Message, status.EventsAnswer)
 	}
 	if status.Answer == gitopsprovider.AnswerFound {
 		p.line("%s  %s", status.Workload, condition(status.Ready))
@@ -51,7 +65,7 @@ func (p printer) status(ctx context.Context, views gitopsprovider.Provider, w gi
 		}
 	}
 	p.events(status)
-	return found(status.Answer, status.Message)
+	return found(status.Answer, status.Message, status.EventsAnswer)
 }
 
 func (p printer) events(status gitopsprovider.ResourceStatus) {
@@ -82,18 +96,23 @@ func (p printer) trace(ctx context.Context, views gitopsprovider.Provider, w git
 		if err := p.encode(trace); err != nil {
 			return err
 		}
-		return found(first.Answer, first.Message)
+	} else if first.Answer == gitopsprovider.AnswerFound {
+		p.steps(trace)
 	}
-	if first.Answer != gitopsprovider.AnswerFound {
-		return errors.New(first.Message)
+	var answers []gitopsprovider.Answer
+	for _, step := range trace.Steps {
+		answers = append(answers, step.Answer)
 	}
+	return found(first.Answer, first.Message, answers...)
+}
+
+func (p printer) steps(trace gitopsprovider.Trace) {
 	for i, step := range trace.Steps {
 		p.step(i, step)
 	}
 	for _, unknown := range trace.Unknown {
 		p.line("not known: %s", unknown)
 	}
-	return nil
 }
 
 func (p printer) step(i int, step gitopsprovider.TraceStep) {
