@@ -104,9 +104,9 @@ func (s *sweep) run(t *testing.T) {
 		total := len(all) * len(lost)
 		step := 1
 		if !*everyPair {
-			step = max(1, total/15)
+			step = max(1, total/8)
 			if raceEnabled {
-				step = max(1, total/4)
+				step = max(1, total/3)
 			}
 		}
 		for k := step / 2; k < total && len(w.history.violations()) == 0; k += step {

@@ -128,7 +128,7 @@ func (w *world) targetStood(ref applier.TargetRef, rec *record) bool {
 		if i+1 < len(all) {
 			until = all[i+1].at
 		}
-		if v.gone || v.at.After(rec.at) || until.Before(rec.at.Add(-attemptTimeout)) {
+		if v.gone || v.at.After(rec.at) || until.Before(rec.at.Add(-8*slowest)) {
 			continue
 		}
 		t := v.target

@@ -70,7 +70,7 @@ func (p *process) reconcileTrigger(ctx context.Context, ref applier.TriggerRef) 
 		return false, show(false)
 	}
 	if holder, err := applier.HeldByAnother(ctx, p.store, t, nil); err != nil || holder != nil {
-		return true, err
+		return err != nil, err
 	}
 	if open && p.dispatcher.Following(t.Ref, o.Started.Token) {
 		return true, show(true)

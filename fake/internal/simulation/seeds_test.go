@@ -37,9 +37,9 @@ func runSeeds(t *testing.T, plan plan) {
 	switch {
 	case n != 0:
 	case plan.processes > 1 && raceEnabled:
-		n = 15
+		n = 8
 	case plan.processes > 1:
-		n = 100
+		n = 50
 	case raceEnabled:
 		n = 50
 	default:

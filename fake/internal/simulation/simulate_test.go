@@ -38,8 +38,8 @@ func (w *world) invent(r *rand.Rand) {
 		w.repository()
 	}
 	appliers := []int{1, 1, 1, 1, 1, 2, 2, 2, 3, 4}[r.IntN(10)]
-	if w.seed%60 == 7 {
-		appliers = 12 + r.IntN(8)
+	if w.seed%250 == 7 {
+		appliers = 18 + r.IntN(8)
 	}
 	modes := []mode{held, held, live, synced, synced}
 	for i := range appliers {
@@ -63,7 +63,7 @@ func (w *world) unrest(r *rand.Rand, processes int) {
 	}
 	pause(w.ctx(), 10*time.Second) // The appliers are held.
 	w.chaos.Store(true)
-	for range 8 + r.IntN(10) {
+	for range 7 + r.IntN(8) {
 		w.another(r)
 		wait := time.Duration(r.IntN(3000)) * time.Millisecond
 		if r.IntN(3) == 0 {

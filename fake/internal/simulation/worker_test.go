@@ -28,8 +28,6 @@ type duty struct {
 	deciding bool
 	// tries is how often it was asked in vain since there is something new to ask for.
 	tries int
-	// answered is the commit that was answered by a verdict of the applier's.
-	answered string
 }
 
 func newWorker(p *process) *worker { return &worker{p: p, duties: make(map[string]*duty)} }
@@ -174,22 +172,22 @@ func (k *worker) answered(name string, a *attempt, r applier.Report) {
 	switch r.End {
 	case applier.EndAskedNothing:
 		if r.Err == nil && a.current() {
-			d.pending, d.answered = "", a.commit
+			d.pending = ""
 		}
 		k.decideLater(d, d.patience())
 	case applier.EndNotStarted:
 		k.decideLater(d, d.patience())
 	default:
 		if a.recovered == nil && a.current() && !again(r.Operation) {
-			d.pending, d.answered = "", a.commit
+			d.pending = ""
 		}
-		k.decideLater(d, time.Second)
+		k.decideLater(d, d.patience()-2*time.Second)
 	}
 }
 
 // patience is how long to wait before the trigger is asked again: longer each time.
 func (d *duty) patience() time.Duration {
-	return min(3*time.Second<<min(d.tries, 6), 2*time.Minute)
+	return min(3*time.Second<<min(max(d.tries, 1)-1, 6), 2*time.Minute)
 }
 
 // again reports whether an operation says nothing about the commit that was asked for.
