@@ -26,7 +26,8 @@ const (
 	// ReasonReconcileSkipped is an applier that its controller is told to pass over.
 	ReasonReconcileSkipped = "ReconcileSkipped"
 	// ReasonForbidden is an identity that may not read or write what a request needs. Credentials that
-	// the API server does not accept (401) are ReasonCheckFailed: they may only have expired.
+	// the API server does not accept (401) are ReasonCheckFailed: they may only have expired. kube-apiserver answers it to
+	// everybody for a second after each start, until it has read its roles (measured with 1.36.3).
 	ReasonForbidden = "Forbidden"
 	// ReasonCheckFailed is a check that could not complete. It says nothing about the applier.
 	ReasonCheckFailed = fluxmeta.FailedReason
