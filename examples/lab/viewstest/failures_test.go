@@ -48,7 +48,7 @@ func (w *watch) until(workload gitopsprovider.Workload, what gitopsprovider.Fail
 	seen := map[string]int{}
 	for {
 		event := w.next()
-		seen[fmt.Sprintf("%s %s %s %s", event.Workload.Kind, event.Workload.Name, event.Type, event.Ready.Reason)]++
+		seen[fmt.Sprintf("%s %s %s: %s", event.Workload.Kind, event.Workload.Name, event.Type, event.Ready.Reason)]++
 		if event.Workload.Kind == workload.Kind && event.Workload.Name == workload.Name && event.Type == what {
 			return event, seen
 		}
@@ -80,7 +80,7 @@ func TestAFailingKustomizationIsReportedOnce(t *testing.T) {
 	recovery, seen := failures.until(w.of("Kustomization", "app"), gitopsprovider.FailureRecovered)
 	assert.Equal(t, event.Key, recovery.Key)
 	assert.Equal(t, "BuildFailed", recovery.Failure.Reason)
-	assert.Equal(t, map[string]int{"Kustomization app Recovered ReconciliationSucceeded": 1}, seen, "a failure that goes on is no news")
+	assert.Equal(t, map[string]int{"Kustomization app Recovered: ReconciliationSucceeded": 1}, seen, "a failure that goes on is no news")
 }
 
 func TestAFailingReleaseIsReportedOnce(t *testing.T) {
@@ -95,7 +95,7 @@ func TestAFailingReleaseIsReportedOnce(t *testing.T) {
 	w.chart("app", "two")
 	w.fetch()
 	_, seen := failures.until(w.of("HelmRelease", "app"), gitopsprovider.FailureRecovered)
-	assert.Equal(t, map[string]int{"HelmRelease app Recovered UpgradeSucceeded": 1}, seen)
+	assert.Equal(t, map[string]int{"HelmRelease app Recovered: UpgradeSucceeded": 1}, seen)
 }
 
 func TestAFailingApplicationIsReportedOnce(t *testing.T) {
@@ -114,7 +114,7 @@ func TestAFailingApplicationIsReportedOnce(t *testing.T) {
 	w.annotate(lab.Applications, "app", "argocd.argoproj.io/refresh", "normal")
 	w.wait(lab.Applications, "app", compared)
 	_, seen := failures.until(w.of("Application", "app"), gitopsprovider.FailureRecovered)
-	assert.Equal(t, 0, seen["Application app Failed Failed"], "a comparison is no news: %v", seen)
+	assert.Zero(t, seen["Application app Failed: Failed"], "a comparison is no news: %v", seen)
 }
 
 // While the API server is away, something begins to fail; and what failed before is no news afterwards.
@@ -137,7 +137,7 @@ func TestFailuresAreReportedThroughARestartOfTheAPIServer(t *testing.T) {
 	w.fetch()
 	w.wait(lab.Kustomizations, "two", lab.Failed("BuildFailed"))
 	_, seen := failures.until(w.of("Kustomization", "two"), gitopsprovider.FailureBegan)
-	assert.Zero(t, seen["Kustomization one Failed BuildFailed"], "%v", seen)
+	assert.Zero(t, seen["Kustomization one Failed: BuildFailed"], "%v", seen)
 }
 
 func TestAKindThatMayNotBeWatchedIsSaid(t *testing.T) {
