@@ -390,13 +390,9 @@ func (w *world) checkEnd(o *applier.Operation, at time.Time) {
 		value := w.valueOf(p.AppliedCommit)
 		applied := w.versions.stood(configMaps, s.name, from, at, func(v version) bool { return !v.deleted && v.text("data", "key") == value })
 		switch {
-		case landed < 0 && o.Started.Outcome == applier.OutcomeStamped && stood(w.stampedOver):
-			// Nobody can tell whether it was stamped over.
-		case landed < 0:
-			breaks(theAppliersOwnWord, "its start never landed")
 		case value == "" || !applied:
 			breaks(theAppliersOwnWord, "the cluster did not hold that")
-		case !stood(func(v version) bool { return ran(token, all[landed-1], v) }):
+		case !stood(func(v version) bool { return ran(token, before(all, landed, rec.at), v) }):
 			breaks(theAppliersOwnWord, "nothing ran for it")
 		case p.AppliedCommit != o.Started.Commit && p.Reason != applier.ReasonAppliedOther:
 			breaks(theAppliersOwnWord, "was asked for another commit")
@@ -429,9 +425,18 @@ func tookUp(token string, before, v version) bool {
 	return v.handled() == token && ran(token, before, v)
 }
 
-// stampedOver reports whether a live Kustomization has handled what was stamped by somebody else, or by another process at once.
-func (w *world) stampedOver(v version) bool {
-	return strings.HasPrefix(v.handled(), "foreign") || w.twins && strings.Contains(v.handled(), "-ask-")
+// before is what stood before a start landed, or, where it never did, when it was recorded: somebody else may have made the applier run
+// since, and nobody can tell whose run it was.
+func before(all []version, landed int, recorded time.Time) (last version) {
+	if landed > 0 {
+		return all[landed-1]
+	}
+	for _, v := range all {
+		if !v.at.After(recorded) {
+			last = v
+		}
+	}
+	return last
 }
 
 // ran reports whether an applier, as it stands, has run since it stood as before: for the token, where it says so.

@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/gitops-applier/gitops-applier/applier"
 )
 
@@ -21,7 +23,7 @@ type plan struct {
 // simulate runs the simulation of a seed, and returns its history.
 func simulate(t *testing.T, seed uint64, plan plan) *history {
 	w := inWorld(t, seed, func(w *world) {
-		w.broken, w.twins = plan.broken, plan.processes > 1
+		w.broken = plan.broken
 		r := newRand(seed)
 		w.invent(r)
 		w.found()
@@ -107,7 +109,12 @@ func (w *world) settle() {
 		undo() // What could not be done before, such as to create an object anew.
 	}
 	for _, s := range w.subjects {
-		w.create(s)
+		for range 60 {
+			if w.create(s); !w.deleting(s) {
+				break
+			}
+			pause(w.ctx(), time.Second)
+		}
 		if s.mode != synced {
 			w.patch(kustomizations, s.name, "kubectl", fmt.Sprintf(`{"spec":{"sourceRef":{"name":%q}}}`, s.source))
 		}
@@ -118,13 +125,13 @@ func (w *world) settle() {
 	}
 	w.pokeAll(applier.Commit)
 	p := w.alive()[0]
-	for range 45 {
+	// The reconciler looks at all within some minutes, which may leave the worker something to do.
+	for minutes, rest := 0, 0; minutes < 45 && rest < 6; minutes++ {
 		pause(w.ctx(), time.Minute)
-		if p.worker.idle(w.waits) {
-			break
+		if rest++; !p.worker.idle(w.waits) {
+			rest = 0
 		}
 	}
-	pause(w.ctx(), 2*time.Minute) // The reconciler holds what is to be held.
 	w.isQuiet(p, 3*time.Minute)
 	p.stop()
 	synctest.Wait()
@@ -142,3 +149,9 @@ func (w *world) waits(trigger string) bool {
 }
 
 func newRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 1)) }
+
+// deleting reports whether an applier is still there, and is being deleted.
+func (w *world) deleting(s *subject) bool {
+	object, err := w.cluster.Resource(s.resource()).Namespace(team).Get(w.ctx(), s.name, metav1.GetOptions{})
+	return err == nil && object.GetDeletionTimestamp() != nil
+}

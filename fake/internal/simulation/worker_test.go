@@ -178,7 +178,7 @@ func (k *worker) answered(name string, a *attempt, r applier.Report) {
 	case applier.EndNotStarted:
 		k.decideLater(d, d.patience())
 	default:
-		if a.recovered == nil && a.current() && !again(r.Operation) {
+		if a.recovered == nil && a.current() && (!again(r.Operation) || k.p.w.isBroken(r.Operation)) {
 			d.pending = ""
 		}
 		k.decideLater(d, d.patience()-2*time.Second)
@@ -193,6 +193,19 @@ func (d *duty) patience() time.Duration {
 // again reports whether an operation says nothing about the commit that was asked for.
 func again(o *applier.Operation) bool {
 	return o == nil || o.AppliedOther() || o.Progress.AskAgain() || o.Progress.State == applier.StateFailed && o.Progress.Reason != "BuildFailed"
+}
+
+// isBroken reports whether an operation failed for a commit that is broken for its applier.
+func (w *world) isBroken(o *applier.Operation) bool {
+	for _, r := range w.repos {
+		r.mu.Lock()
+		broken := r.broken[o.Started.Commit] == o.Applier.Name
+		r.mu.Unlock()
+		if broken {
+			return o.Progress.State == applier.StateFailed && !o.Progress.AskAgain()
+		}
+	}
+	return false
 }
 
 // abandon gives up the attempt for a trigger, if one is on its way.

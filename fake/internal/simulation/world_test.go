@@ -39,11 +39,9 @@ const (
 
 // A world is one run: a cluster with both engines, repositories, the records of a host, and its processes.
 type world struct {
-	t      testing.TB
-	seed   uint64
-	broken mutation
-	// twins is whether several processes live at once.
-	twins   bool
+	t       testing.TB
+	seed    uint64
+	broken  mutation
 	cluster *fake.Cluster
 	flux    *fake.Flux
 	argo    *fake.ArgoCD
