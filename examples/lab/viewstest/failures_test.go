@@ -123,8 +123,11 @@ func TestFailuresAreReportedThroughARestartOfTheAPIServer(t *testing.T) {
 	w := newWorld(t, l)
 	first := w.commit(lab.Files{"one/cm.yaml": "kind: [\n", "two/cm.yaml": lab.ConfigMap("cm", "key", "one")})
 	w.source()
-	w.kustomization("one", "one")
-	w.kustomization("two", "two")
+	// kustomize-controller 1.9.6 may fail to write its status just after the restart ("failed to update status: timed out waiting for the
+	// condition"), and does so when it tries again.
+	for _, name := range []string{"one", "two"} {
+		w.kustomization(name, name, lab.Set("2s", "spec", "retryInterval"))
+	}
 	w.wait(lab.Kustomizations, "one", lab.Failed("BuildFailed"))
 	w.wait(lab.Kustomizations, "two", lab.Applied(first))
 	failures := w.watch()
