@@ -2,6 +2,8 @@ package applier_test
 
 import (
 	"context"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -55,25 +57,37 @@ func TestAnOperationThatTakesTooLongIsUnresolvedAndFollowedOn(t *testing.T) {
 	})
 }
 
+func TestTheSuspendOfAnUnresolvedOperationDoesNotWaitForTheStore(t *testing.T) {
+	t.Parallel()
+	inDispatchWorld(t, func(w *dispatchWorld) {
+		w.hang()
+		w.store.Inject(fake.StoreFault{Method: "Target", Delay: time.Hour})
+		time.Sleep(applier.DefaultUnresolvedAfter)
+		synctest.Wait()
+		assert.NotEmpty(w, w.kept().Started.SuspendToken)
+	})
+}
+
 func TestAnUnresolvedOperationIsPolledEverLessOftenUpToABound(t *testing.T) {
 	t.Parallel()
 	inDispatchWorld(t, func(w *dispatchWorld) {
-		var reads []time.Time
-		w.wrapped = polled(progressClient{w.client, func(applier.Started) { reads = append(reads, time.Now()) }})
+		var reads moments
+		w.wrapped = polled(progressClient{w.client, func(applier.Started) { reads.note() }})
 		w.client.Answers = []fake.Answer{fake.Hangs()}
 		w.start()
 		w.request(w.decided())
 		time.Sleep(applier.DefaultUnresolvedAfter - time.Second)
 		synctest.Wait()
-		assert.Len(w, reads, int((applier.DefaultUnresolvedAfter-time.Second)/applier.DefaultPollInterval)+1)
+		assert.Len(w, reads.noted(), int((applier.DefaultUnresolvedAfter-time.Second)/applier.DefaultPollInterval)+1)
 		time.Sleep(time.Second)
 		synctest.Wait()
-		reads = reads[len(reads)-1:]
+		unresolved := len(reads.noted()) - 1
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
 		var gaps []time.Duration
-		for i := 1; i < len(reads); i++ {
-			gaps = append(gaps, reads[i].Sub(reads[i-1]))
+		after := reads.noted()[unresolved:]
+		for i := 1; i < len(after); i++ {
+			gaps = append(gaps, after[i].Sub(after[i-1]))
 		}
 		require.Greater(w, len(gaps), 6)
 		assert.Equal(w, []time.Duration{4 * time.Second, 8 * time.Second, 16 * time.Second, 32 * time.Second, time.Minute, time.Minute}, gaps[:6])
@@ -83,16 +97,34 @@ func TestAnUnresolvedOperationIsPolledEverLessOftenUpToABound(t *testing.T) {
 func TestNothingIsReadWhileAWatchedApplierDoesNotChange(t *testing.T) {
 	t.Parallel()
 	inDispatchWorld(t, func(w *dispatchWorld) {
-		read := 0
-		w.wrapped = watchedProgress{progressClient{w.client, func(applier.Started) { read++ }}, w.client}
+		var reads moments
+		w.wrapped = watchedProgress{progressClient{w.client, func(applier.Started) { reads.note() }}, w.client}
 		w.hang()
 		time.Sleep(applier.DefaultUnresolvedAfter)
 		synctest.Wait()
-		read = 0
+		before := len(reads.noted())
 		time.Sleep(day)
 		synctest.Wait()
-		assert.Zero(w, read)
+		assert.Len(w, reads.noted(), before)
 	})
+}
+
+// moments notes when something happened.
+type moments struct {
+	mu sync.Mutex
+	at []time.Time
+}
+
+func (m *moments) note() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.at = append(m.at, time.Now())
+}
+
+func (m *moments) noted() []time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.at)
 }
 
 // watchedProgress is a progressClient that can be watched.

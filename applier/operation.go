@@ -204,8 +204,10 @@ func (a *attempt) unresolved() {
 	if requested := a.operation.Started.RequestedAt; !requested.IsZero() {
 		since = " since " + requested.UTC().Format(time.RFC3339)
 	}
-	a.eventOnRecorded(EventReasonApplyUnresolved, fmt.Sprintf("%s has not completed %s%s, and is followed on",
-		a.operation.Applier, DescribeCommit(a.operation.Started.Commit), since))
+	message := fmt.Sprintf("%s has not completed %s%s, and is followed on",
+		a.operation.Applier, DescribeCommit(a.operation.Started.Commit), since)
+	// The suspend does not wait for the store.
+	a.d.attempts.Go(func() { a.eventOnRecorded(EventReasonApplyUnresolved, message) })
 	a.show()
 }
 
