@@ -12,6 +12,7 @@ import (
 // An attempt is one request of a worker, and what it was told of it.
 type attempt struct {
 	number    int
+	at        time.Time
 	w         *world
 	process   *process
 	trigger   applier.TriggerRef
@@ -33,7 +34,7 @@ type attempt struct {
 func (w *world) attempt(p *process, trigger applier.TriggerRef) *attempt {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	a := &attempt{number: len(w.attempts) + 1, w: w, process: p, trigger: trigger}
+	a := &attempt{number: len(w.attempts) + 1, at: time.Now(), w: w, process: p, trigger: trigger}
 	w.attempts = append(w.attempts, a)
 	return a
 }

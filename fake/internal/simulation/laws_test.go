@@ -26,6 +26,7 @@ func (w *world) check() {
 // isQuiet checks that nothing is asked of the API server while nothing changes.
 func (w *world) isQuiet(p *process, quiet time.Duration) {
 	p.idle.Store(true)
+	w.quiet = time.Now()
 	pause(w.ctx(), time.Minute)
 	before := len(p.view.Requests())
 	pause(w.ctx(), quiet)
@@ -339,7 +340,7 @@ func (w *world) checkAttempts() {
 		end, at := a.end()
 		switch {
 		case end == nil:
-			if !a.process.dead.Load() && a.abandoned.IsZero() && (a.process.stopping().IsZero() || w.waits(a.trigger.Name)) && a.process == w.processes[len(w.processes)-1] {
+			if !a.process.dead.Load() && a.abandoned.IsZero() && a.process == w.processes[len(w.processes)-1] && a.at.Before(w.quiet) {
 				w.history.breaks(oneEnd, "attempt %d has no end", a.number)
 			}
 		case end.End == applier.EndNotFollowed:
@@ -455,7 +456,9 @@ func (w *world) checkHolds() {
 		}
 		all := w.versions.all(kustomizations, s.name)
 		last := all[len(all)-1]
-		if !last.deleted && slices.Contains(last.suspendApplied(), hostName) && !last.settled() {
+		// A suspended one whose token somebody removed is not resumed either.
+		removed := last.suspended() && last.requested() == ""
+		if !last.deleted && slices.Contains(last.suspendApplied(), hostName) && !last.settled() && !removed {
 			w.history.breaks(neverLeftResumed, "%s is left suspended=%t, asked %s, handled %s", s.name, last.suspended(), last.requested(), last.handled())
 		}
 	}

@@ -96,6 +96,7 @@ func (w *world) settle() {
 	w.chaos.Store(false)
 	w.history.note("ops", "the chaos is over")
 	w.late.Wait()
+	w.flux.Stop() // What it tries again after a while, it tries now.
 	w.flux.Start()
 	w.argo.Start()
 	for _, undo := range w.undo {

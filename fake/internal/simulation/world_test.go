@@ -59,6 +59,8 @@ type world struct {
 	undo []func()
 	// cache is that of a store that reads from one.
 	cache sync.Map
+	// quiet is since when nothing changes.
+	quiet time.Time
 	// late are those who act later by themselves.
 	late sync.WaitGroup
 
