@@ -61,6 +61,14 @@ func TestChangesOfAKustomization(t *testing.T) {
 	change = w.theChange(views, "Kustomization", "app")
 	assert.Equal(t, third, change.ToCommit, "what is applied, not what was attempted")
 	assert.Equal(t, []string{"main@sha1:" + failed + " was attempted since, and failed"}, change.Notes)
+
+	w.repo.SetBranch(t, lab.DefaultBranch, first)
+	w.fetch()
+	w.wait(lab.Kustomizations, "app", lab.Applied(first))
+	change = w.theChange(views, "Kustomization", "app")
+	assert.Equal(t, []string{third, first}, []string{change.FromCommit, change.ToCommit}, "a rollback")
+	assert.Zero(t, change.DeployedAt, "Flux keeps when the content was first applied")
+	assert.WithinDuration(t, time.Now(), change.DeployedAfter, time.Minute)
 }
 
 func TestChangesOfAHelmRelease(t *testing.T) {

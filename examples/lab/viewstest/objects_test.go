@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/gitops-applier/gitops-applier/examples/lab/lab"
 	"github.com/gitops-applier/gitops-applier/gitopsprovider"
@@ -136,6 +137,38 @@ func TestWhatIsAppliedIsTracedToItsCommit(t *testing.T) {
 	trace, err := views.Trace(t.Context(), w.of("ConfigMap", "of-flux"))
 	require.NoError(t, err)
 	assert.Equal(t, "all", trace.Origin().Path, "where to change it for good")
+}
+
+// Who copies an object copies its labels and annotations.
+func TestACopyOfWhatIsAppliedIsNotTakenForIt(t *testing.T) {
+	w := inLab(t)
+	commit := w.commit(lab.Files{"flux/cm.yaml": lab.ConfigMap("of-flux", "key", "one"), "argo/cm.yaml": lab.ConfigMap("of-argo", "key", "one")})
+	w.source()
+	w.kustomization("flux", "flux")
+	w.application("argo", "argo")
+	w.wait(lab.Kustomizations, "flux", lab.Applied(commit))
+	w.synced("argo", commit)
+	for _, name := range []string{"of-flux", "of-argo"} {
+		object := w.lab.Get(t, lab.ConfigMaps, w.ns, name)
+		w.lab.Create(t, lab.ConfigMaps, &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "v1", "kind": "ConfigMap", "data": object.Object["data"], "metadata": map[string]any{
+				"namespace": w.ns, "name": name + "-copy", "labels": object.Object["metadata"].(map[string]any)["labels"],
+				"annotations": object.Object["metadata"].(map[string]any)["annotations"],
+			},
+		}})
+	}
+	views := w.views()
+	trace, err := views.Trace(t.Context(), w.of("ConfigMap", "of-flux-copy"))
+	require.NoError(t, err)
+	require.Len(t, trace.Steps, 2)
+	assert.False(t, trace.Steps[1].Confirmed, "a label names the Kustomization, which lists no such object")
+	require.NotEmpty(t, trace.Unknown)
+	assert.Contains(t, trace.Unknown[0], "the mark may have been left behind")
+	trace, err = views.Trace(t.Context(), w.of("ConfigMap", "of-argo-copy"))
+	require.NoError(t, err)
+	assert.Len(t, trace.Steps, 1, "the annotation names another object")
+	require.NotEmpty(t, trace.Unknown)
+	assert.Contains(t, trace.Unknown[0], "it names /ConfigMap:"+w.ns+"/of-argo")
 }
 
 // An identity that may read one kind has an answer about that kind, and is told about the others.
