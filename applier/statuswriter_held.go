@@ -72,7 +72,8 @@ func (s statusWrites) empty() bool {
 
 // writeOn changes status as s says, and reports whether it withdrew an operation.
 func (s statusWrites) writeOn(status *TriggerStatus) (withdrew bool) {
-	if status.Operation != nil && isWithdrawn(s.withdrawn, status.Operation.Started.Token) {
+	// One that was completed meanwhile was followed by another process: its end stays.
+	if o := status.Operation; o != nil && !o.Completed() && isWithdrawn(s.withdrawn, o.Started.Token) {
 		status.Operation, withdrew = s.before.record(), true
 	}
 	if operation := s.publication.Operation; operation != nil && operation.mayReplace(status.Operation) {

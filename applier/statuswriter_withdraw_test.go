@@ -97,3 +97,17 @@ func TestARecordThatTurnsOutToBeThereIsWithdrawnAlthoughRecordingFailed(t *testi
 		})
 	}
 }
+
+// Another process followed the record, and found that it never ran.
+func TestAWithdrawalLeavesTheEndThatSomebodyElseRecorded(t *testing.T) {
+	t.Parallel()
+	inStatusWorld(t, func(w *statusWorld) {
+		w.put(operationAt("t0", applier.StateSucceeded))
+		require.NoError(w, w.record(operationAt("t1", applier.StateRequested)))
+		w.writer.WithdrawApplyOperation(w.trigger, "t1")
+		w.put(operationAt("t1", applier.StateFailed))
+		w.start()
+		synctest.Wait()
+		assert.Equal(w, "t1 Failed", w.shown())
+	})
+}
