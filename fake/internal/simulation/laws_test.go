@@ -413,7 +413,10 @@ func (w *world) checkEnd(o *applier.Operation, at time.Time) {
 	if rec.first.Started.Outcome != applier.OutcomeResumed {
 		return
 	}
-	if !stood(func(v version) bool { return v.settled() || v.suspendAppliedElsewhere() }) && p.Reason != applier.ReasonSuperseded {
+	settled := slices.ContainsFunc(all[max(landed, 0):], func(v version) bool {
+		return !v.at.After(at) && (landed >= 0 || !v.at.Before(from)) && (v.settled() || v.suspendAppliedElsewhere() || v.suspended() && v.requested() == "")
+	})
+	if !settled && p.Reason != applier.ReasonSuperseded {
 		breaks(neverLeftResumed, "no suspend of it was handled")
 	}
 }

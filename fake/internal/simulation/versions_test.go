@@ -87,7 +87,7 @@ func (v *versions) stood(resource schema.GroupVersionResource, name string, from
 		if i+1 < len(all) {
 			until = all[i+1].at
 		}
-		if !one.at.After(to) && !until.Before(from) && is(one) {
+		if !one.at.After(to) && (!one.at.Before(from) || until.After(from) || i+1 == len(all)) && is(one) {
 			return true
 		}
 	}
@@ -121,7 +121,7 @@ func (v version) suspendApplied() (names []string) {
 		if entry.Operation != metav1.ManagedFieldsOperationApply || entry.Subresource != "" || entry.FieldsV1 == nil {
 			continue
 		}
-		if fieldsOf(entry.FieldsV1.Raw).has("f:spec", "f:suspend") {
+		if fieldsOf(entry.FieldsV1.GetRawBytes()).has("f:spec", "f:suspend") {
 			names = append(names, entry.Manager)
 		}
 	}
@@ -144,9 +144,4 @@ func (v version) operationToken(path ...string) string {
 		}
 	}
 	return ""
-}
-
-// has reports whether an Application carries the token.
-func (v version) has(token string) bool {
-	return v.operationToken("operation") == token || v.operationToken("status", "operationState", "operation") == token
 }

@@ -13,7 +13,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gitops-applier/gitops-applier/applier"
 	"github.com/gitops-applier/gitops-applier/argocd"
@@ -289,8 +288,4 @@ type start struct {
 	at      time.Time
 	process *process
 	body    string
-}
-
-func namespaced(name string) types.NamespacedName {
-	return types.NamespacedName{Namespace: team, Name: name}
 }
