@@ -38,6 +38,27 @@
 // Started, which is then Recovered. An answer can get lost, so a write that may have been made is followed like one
 // that was, with Started.Unconfirmed set. An error of Request means that nothing was started and nothing will be.
 //
+// # In an operator
+//
+// A host with many appliers, leader election and restarts has a [Dispatcher] carry out what its workers decide. Its own object
+// that names an applier is a [Trigger], those for whose sake it asks are [Target] values, and both are read through the [Store]
+// that it implements. Each operation is recorded on its trigger before it starts, as an [Operation], and a [StatusWriter]
+// keeps the record:
+//
+//	status := applier.NewStatusWriter(store, log)
+//	dispatcher := applier.NewDispatcher(store, status, backends, clients)
+//	// Start both on the leader, then:
+//	dispatcher.RequestApply(ctx, applier.ApplyRequest{
+//		Trigger: trigger.Ref, Targets: targets, Want: binding, Commit: head, Reason: applier.Commit,
+//		Current: func() bool { return branch.Head() == head },
+//		Report:  worker.report,
+//	})
+//
+// It checks again what can have changed since the decision, asks only for what still stands, and reports one end. After a
+// restart, [ApplyRequest].Recovered makes it follow what a trigger records. [HeldByAnother] says which of several triggers
+// may ask an applier, and [JudgeReferences] which targets speak for a trigger. Package fake has a Store and a Host for
+// unit tests, and appliertest.RunStore checks a Store.
+//
 // # Words
 //
 //	here             Flux                                        Argo CD
@@ -47,6 +68,9 @@
 //	request          resume with a token                         .operation, by an update
 //	operation        from the resume to the handled suspend      status.operationState
 //	hold             spec.suspend between operations             automated sync off
+//
+// A trigger is the host's record that names one applier, a target the host's object that names a trigger, and an attempt
+// one [ApplyRequest] carried out: the request, and the following of its operation.
 //
 // # Errors
 //
