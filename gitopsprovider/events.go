@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/gitops-applier/gitops-applier/applier/gitref"
 )
 
 // The two APIs for Events. An API server shows each Event in both, but an identity may be allowed one of them alone.
@@ -29,6 +31,7 @@ type keptEvent struct {
 }
 
 // Events lists the Events of an object from both APIs, in the order of their time. One API that can be read is enough.
+// URLs in their messages have no user info.
 func (r *ClusterReader) Events(ctx context.Context, o Object) ([]Event, error) {
 	old, err := r.eventsFrom(ctx, coreEvents, "involvedObject", o, fromCore)
 	more, errMore := r.eventsFrom(ctx, newEvents, "regarding", o, fromNew)
@@ -73,7 +76,7 @@ func fromCore(fields map[string]any) (keptEvent, error) {
 	kept := keptEvent{uid: string(event.UID), about: event.InvolvedObject, Event: Event{
 		Time:    latest(event.EventTime.Time, event.LastTimestamp.Time, event.FirstTimestamp.Time, event.CreationTimestamp.Time),
 		Warning: event.Type == corev1.EventTypeWarning,
-		Reason:  event.Reason, Message: event.Message,
+		Reason:  event.Reason, Message: gitref.RedactText(event.Message),
 		From:  cmp.Or(event.ReportingController, event.Source.Component),
 		Count: int64(event.Count),
 	}}
@@ -92,7 +95,7 @@ func fromNew(fields map[string]any) (keptEvent, error) {
 		Time: latest(event.EventTime.Time, event.DeprecatedLastTimestamp.Time, event.DeprecatedFirstTimestamp.Time,
 			event.CreationTimestamp.Time),
 		Warning: event.Type == corev1.EventTypeWarning,
-		Reason:  event.Reason, Message: event.Note,
+		Reason:  event.Reason, Message: gitref.RedactText(event.Note),
 		From:  cmp.Or(event.ReportingController, event.DeprecatedSource.Component),
 		Count: int64(event.DeprecatedCount),
 	}}

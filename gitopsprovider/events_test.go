@@ -78,6 +78,19 @@ func TestEventsAreInTheOrderOfTheirTime(t *testing.T) {
 	assert.Equal(t, gitopsprovider.Event{Time: got[7].Time, Reason: "e7", Message: "m", From: "controller", Count: 2}, got[7])
 }
 
+// A controller quotes the address that it could not clone, with the token in it.
+func TestEventsHoldNoUserInfo(t *testing.T) {
+	t.Parallel()
+	const message = "unable to clone 'https://bot:s3cr3t%40tok@git.example.com/acme/shop.git': authentication required"
+	got := eventsOf(t, theShop,
+		strings.Replace(coreEvent("e1", ""), "message: m", `message: "`+message+`"`, 1),
+		strings.Replace(newEvent("e2", ""), "note: m", `note: "`+message+`"`, 1))
+	require.Len(t, got, 2)
+	for _, event := range got {
+		assert.Equal(t, "unable to clone 'https://git.example.com/acme/shop.git': authentication required", event.Message)
+	}
+}
+
 func TestEventsOfOneTimeKeepTheirOrder(t *testing.T) {
 	t.Parallel()
 	var texts []string
