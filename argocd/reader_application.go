@@ -104,7 +104,7 @@ func applicationHistory(f *applier.Fields) []gitopsprovider.Deployment {
 
 func deployed(revision string, f *applier.Fields, path ...string) gitopsprovider.DeployedRevision {
 	use := sourceUse(f, path...)
-	return gitopsprovider.DeployedRevision{URL: use.Source.URL, Path: use.Path, Revision: revision}
+	return gitopsprovider.DeployedRevision{Type: use.Source.Type, URL: use.Source.URL, Path: use.Path, Revision: revision}
 }
 
 // describeHydrated reads spec.sourceHydrator, where there is one: what is synced is a branch that Argo CD writes itself, from a

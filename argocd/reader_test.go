@@ -113,7 +113,7 @@ func TestAReaderDescribesAnApplication(t *testing.T) {
   health: {status: Healthy, lastTransitionTime: "2026-05-04T11:01:00Z"}, sync: {status: OutOfSync, revision: `+commitA+`}, reconciledAt: "2026-05-04T12:00:00Z",
   resources: [{group: apps, kind: Deployment, namespace: shop, name: web, version: v1}, {group: argoproj.io, kind: Application, namespace: argocd, name: child, version: v1alpha1}]`))
 	entry := func(at, commit string) gitopsprovider.Deployment {
-		return gitopsprovider.Deployment{At: utc(at), Revisions: []gitopsprovider.DeployedRevision{{URL: "https://git.example.com/acme/shop", Path: "apps/shop", Revision: commit}}}
+		return gitopsprovider.Deployment{At: utc(at), Revisions: []gitopsprovider.DeployedRevision{{Type: gitopsprovider.SourceGit, URL: "https://git.example.com/acme/shop", Path: "apps/shop", Revision: commit}}}
 	}
 	assert.Equal(t, gitopsprovider.Object{
 		Workload: application("shop"), Engine: argocd.Engine, TargetNamespace: "shop",

@@ -79,6 +79,7 @@ func (c *changes) ofApplier(o Object) {
 	managers := c.views.managedBy(o)
 	for i, use := range o.Sources {
 		source := used(use, find)
+		source.asDeployed(o, i)
 		if source.applied == "" && !c.window.isSet() {
 			continue
 		}
@@ -237,6 +238,9 @@ func (a applied) ofRuns(window TimeWindow, commits []Commit) []Change {
 		}
 		change := a.change
 		change.Current = i == 0 && sameRevision(run.revision, a.change.ToRev)
+		if !run.place.in(change.Source, change.Path) {
+			change.Source, change.Path = run.place.instead(change.Source)
+		}
 		change.ToRev, change.ToCommit = run.revision, commitOf(change.Source, run.revision)
 		change.FromRev, change.FromCommit = run.from, commitOf(change.Source, run.from)
 		change.DeployedAt, change.DeployedAfter = run.since, run.after

@@ -226,6 +226,58 @@ func TestWhatWasAttemptedIsNotWhatIsApplied(t *testing.T) {
 	}
 }
 
+// moved is an applier that has another address and folder now than those that it applied.
+func moved() gitopsprovider.Object {
+	was := func(clock, revision string) gitopsprovider.Deployment {
+		return gitopsprovider.Deployment{At: at(clock), Revisions: []gitopsprovider.DeployedRevision{{
+			Type: gitopsprovider.SourceGit, URL: shopURL, Path: "old", Revision: revision,
+		}}}
+	}
+	return app("ns/a", func(o *gitopsprovider.Object) {
+		o.Sources = []gitopsprovider.SourceUse{{
+			Source: gitopsprovider.Source{Type: gitopsprovider.SourceGit, URL: "https://git.example.com/acme/other", Branch: "next"}, Path: "new", Applied: commitB,
+		}}
+		o.Deployments = []gitopsprovider.Deployment{was("12:00", commitB), was("10:00", commitA)}
+	})
+}
+
+// A commit of one repository must not be looked for in another.
+func TestWhatIsAppliedIsOfTheSourceThatItWasAppliedFrom(t *testing.T) {
+	t.Parallel()
+	list := changesNow(t, moved())
+	require.Len(t, list.Changes, 1)
+	change := list.Changes[0]
+	assert.Equal(t, gitopsprovider.Source{Type: gitopsprovider.SourceGit, URL: shopURL}, change.Source)
+	assert.Equal(t, "old", change.Path)
+	assert.Equal(t, commitB, change.ToCommit)
+	assert.Equal(t, commitA, change.FromCommit)
+	assert.Equal(t, []string{"the applier names another source or path now (https://git.example.com/acme/other new), which was not applied yet"}, change.Notes)
+
+	trace, err := views(t, gitopsprovider.NoDiffer{}, newMemory(moved())).Trace(t.Context(), workload("App", "ns/a"))
+	require.NoError(t, err)
+	assert.Equal(t, gitopsprovider.TraceSource{Source: change.Source, Path: "old", Revision: commitB, Commit: commitB}, trace.Origin())
+	assert.Contains(t, trace.Unknown, change.Notes[0])
+}
+
+func TestAWindowTellsTheSourceOfEachDeployment(t *testing.T) {
+	t.Parallel()
+	object := moved()
+	object.Deployments = slices.Insert(object.Deployments, 0, gitopsprovider.Deployment{At: at("13:00"), Revisions: []gitopsprovider.DeployedRevision{{
+		Type: gitopsprovider.SourceGit, URL: "https://git.example.com/acme/other", Path: "new", Revision: commitC,
+	}}})
+	object.Sources[0].Applied = commitC
+	list := changes(t, &repository{}, newMemory(object), lastHours, gitopsprovider.Selector{})
+	var got []string
+	for _, change := range list.Changes {
+		got = append(got, fmt.Sprintf("%s %s %s %s %.3s from %.3s", change.DeployedAt.Format("15:04"), change.Source.URL, change.Source.Branch, change.Path, change.ToCommit, change.FromCommit))
+	}
+	assert.Equal(t, []string{
+		"13:00 https://git.example.com/acme/other next new ccc from ",
+		"12:00 " + shopURL + "  old bbb from aaa",
+		"10:00 " + shopURL + "  old aaa from ",
+	}, got)
+}
+
 func TestAnApplierThatAppliedNothingHasNoChange(t *testing.T) {
 	t.Parallel()
 	list := changesNow(t, repo("ns/r", shopURL), app("ns/a", applies("Repo ns/r", "", "")))

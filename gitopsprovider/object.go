@@ -156,7 +156,8 @@ type Deployment struct {
 
 // DeployedRevision is what a deployment applied of one source.
 type DeployedRevision struct {
-	// URL and Path are those that the source had at the time. An empty URL is what the object says now.
+	// Type, URL and Path are those that the source had at the time. An empty URL is what the object says now.
+	Type      SourceType
 	URL, Path string
 	// Revision is in the engine's words.
 	Revision string

@@ -1,6 +1,7 @@
 package gitopsprovider
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/gitops-applier/gitops-applier/applier/gitref"
@@ -9,6 +10,8 @@ import (
 // run is a revision of one source that was applied for a while: consecutive deployments of one revision.
 type run struct {
 	revision string
+	// place is where it was deployed from.
+	place place
 	// since is when it was first deployed. Zero if that is not known; after may then say when at the earliest.
 	since, after time.Time
 	// from is the revision of the run before. Empty if that is not known, or was of another source.
@@ -32,16 +35,36 @@ func runs(o Object, i int) []run {
 			runs[n-1].since, runs[n-1].after = deployment.At, deployment.After
 		case n > 0 && (revision.Path != last.Path || !sameURL(revision.URL, last.URL)):
 			runs[n-1].moved = true
-			runs = append(runs, run{revision: revision.Revision, since: deployment.At, after: deployment.After})
+			runs = append(runs, run{revision: revision.Revision, place: placeOf(revision), since: deployment.At, after: deployment.After})
 		default:
 			if n > 0 {
 				runs[n-1].from = revision.Revision
 			}
-			runs = append(runs, run{revision: revision.Revision, since: deployment.At, after: deployment.After})
+			runs = append(runs, run{revision: revision.Revision, place: placeOf(revision), since: deployment.At, after: deployment.After})
 		}
 		last = revision
 	}
 	return runs
+}
+
+// place is where a revision was deployed from. Without a URL it is not known.
+type place struct {
+	kind      SourceType
+	url, path string
+}
+
+func placeOf(revision DeployedRevision) place {
+	return place{revision.Type, revision.URL, revision.Path}
+}
+
+// in reports whether a place is a folder of a source, as far as it is known.
+func (p place) in(source Source, path string) bool {
+	return p.url == "" || p.path == path && sameURL(p.url, source.URL)
+}
+
+// instead returns the source and the path of a place that is not in the source given.
+func (p place) instead(source Source) (Source, string) {
+	return Source{Type: cmp.Or(p.kind, source.Type), URL: p.url}, p.path
 }
 
 // began is when the run began, as far as that is known.

@@ -3,6 +3,7 @@ package gitopsprovider
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/gitops-applier/gitops-applier/applier/gitref"
 )
@@ -94,4 +95,21 @@ func used(use SourceUse, find func(Workload) (found Object, missing string)) use
 		u.source.Origin.Revision = use.Source.Origin.Revision
 	}
 	return u
+}
+
+// asDeployed sets right where the applied revision of source number i of an object is from: the object may name another
+// one since, which was not applied yet.
+func (u *usedSource) asDeployed(o Object, i int) {
+	if len(o.Deployments) == 0 || i >= len(o.Deployments[0].Revisions) {
+		return
+	}
+	newest := o.Deployments[0].Revisions[i]
+	at := placeOf(newest)
+	if u.applied == "" || !sameRevision(newest.Revision, u.applied) || at.in(u.source, u.path) {
+		return
+	}
+	u.notes = append(u.notes, fmt.Sprintf("the applier names another source or path now (%s), which was not applied yet",
+		strings.TrimSpace(u.source.URL+" "+u.path)))
+	u.source, u.path = at.instead(u.source)
+	u.commit = commitOf(u.source, u.applied)
 }

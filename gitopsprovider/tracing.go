@@ -43,8 +43,8 @@ func (t *tracer) follow(ctx context.Context, w Workload) {
 		if last := len(t.trace.Steps) - 1; last >= 0 && read.answer == AnswerFound && step.Relation == RelationManagedBy {
 			t.confirm(&step, read.object, t.trace.Steps[last].Workload)
 		}
-		for _, use := range read.object.Sources {
-			step.Sources = append(step.Sources, t.source(ctx, use))
+		for i := range read.object.Sources {
+			step.Sources = append(step.Sources, t.source(ctx, read.object, i))
 		}
 		t.trace.Steps = append(t.trace.Steps, step)
 		if read.message != "" {
@@ -81,14 +81,16 @@ func (t *tracer) confirm(step *TraceStep, manager Object, managed Workload) {
 	}
 }
 
-func (t *tracer) source(ctx context.Context, use SourceUse) TraceSource {
-	source := used(use, func(w Workload) (Object, string) {
+// source traces source number i of an object.
+func (t *tracer) source(ctx context.Context, o Object, i int) TraceSource {
+	source := used(o.Sources[i], func(w Workload) (Object, string) {
 		read := t.read(ctx, w)
 		if read.answer != AnswerFound {
 			return Object{}, read.message
 		}
 		return read.object, ""
 	})
+	source.asDeployed(o, i)
 	for _, note := range source.notes {
 		t.unknown("%s", note)
 	}
