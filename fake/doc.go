@@ -19,7 +19,7 @@
 //
 //	simulated := fake.StartFlux(cluster, fake.FluxOptions{})
 //	commit := simulated.Remote().Repository("https://git.example.com/acme/shop").Commit(fake.Files{"cm.yaml": manifest})
-//	simulated.FailNext(fake.BuildStep, "no such base")
+//	simulated.Inject(fake.StepFault{Step: fake.BuildStep, Message: "no such base"})
 //
 // A [StepFault] makes a step of theirs fail, last, or wait for the test, and each [Controller] can be stopped and started. In a
 // bubble, synctest.Wait returns once they have done all that there is to do by then.

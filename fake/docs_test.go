@@ -51,7 +51,7 @@ func TestDeployOnASimulatedFlux(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, map[string]any{"open": "always"}, shop.Object["data"])
 
-		simulated.FailNext(fake.BuildStep, "no such base")
+		simulated.Inject(fake.StepFault{Step: fake.BuildStep, Message: "no such base"})
 		assert.Contains(t, deploy(t.Context(), client, repository.Commit(fake.Files{})), "no such base")
 	})
 }

@@ -74,7 +74,8 @@ func (s *stepFaults) inject(fault StepFault) (remove func()) {
 	}
 }
 
-// FailNext makes the next time of a step, for whichever object, fail with a message.
+// FailNext makes the next time of a step, for whichever object, fail with a message. Where an operation may run a step
+// twice, as that of a Kustomization does whose source moves meanwhile, Inject a fault that strikes each time.
 func (f *Flux) FailNext(step Step, message string) {
 	f.Inject(StepFault{Step: step, Nth: 1, Message: message})
 }
