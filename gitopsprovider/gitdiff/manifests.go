@@ -302,6 +302,7 @@ func (w *nodeWalk) walkMapping(n *yaml.Node) {
 			w.hideLiterals(f.value)
 		}
 	}
+	w.hidePatch(fields)
 	for _, child := range n.Content {
 		w.walk(child)
 	}
@@ -399,6 +400,33 @@ func (w *nodeWalk) hideItems(fields []field) {
 		}
 	}
 }
+
+// hidePatch makes a slot of a patch for Secrets, which need not say their kind
+// itself: it may list fields and values.
+func (w *nodeWalk) hidePatch(fields []field) {
+	forSecrets, name := false, ""
+	for _, f := range fields {
+		if f.key != "target" {
+			continue
+		}
+		for _, t := range w.fields(f.value) {
+			value := resolve(t.value).Value
+			forSecrets = forSecrets || t.key == "kind" && secretKind.MatchString(value)
+			if t.key == "name" {
+				name = value
+			}
+		}
+	}
+	for _, f := range fields {
+		if forSecrets && f.key == "patch" {
+			w.hide(f.value, "patch/"+name)
+		}
+	}
+}
+
+// secretKind is a kind of a target that may mean Secret: Kustomize takes it for a
+// regular expression.
+var secretKind = regexp.MustCompile(`(?i)(^|[^a-z])Secret($|[^a-z])`)
 
 // hide makes slots of all scalars below a node.
 func (w *nodeWalk) hide(n *yaml.Node, place string) {

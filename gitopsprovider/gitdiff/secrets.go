@@ -21,9 +21,11 @@ const (
 // too. Shorter ones are in too many other words.
 const leastTwin = 6
 
+// A text in a string has backslashes before its quotes, one in a string in a
+// string has more of them.
 var (
-	secretHint = regexp.MustCompile(`(?i)\bkind\\?["']?\s*:\s*[^\n]{0,60}\bsecret(list)?\b`)
-	dataHint   = regexp.MustCompile(`(?i)(\b|_)(string)?data\\?["']?\s*:`)
+	secretHint = regexp.MustCompile(`(?i)\bkind\\*["']?\s*:\s*[^\n]{0,60}\bsecret(list)?\b`)
+	dataHint   = regexp.MustCompile(`(?i)(\b|_)(string)?data\\*["']?\s*:`)
 )
 
 // looksSecret reports whether a text that cannot be read as YAML may hold a

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -162,6 +163,8 @@ func TestNoWayToWriteAValueSurvives(t *testing.T) {
 		"an odd key":               {"kind: Secret\nmetadata: {name: db}\nstringData:\n  ? {hunter2-one: x}\n  : hunter2-two\n", ""},
 		"kind in other letters":    {"kind: secret\nmetadata: {name: db}\nstringdata: {a: hunter2-one}\nData: {b: " + two + "}\n", "name: db"},
 		"deep in strings":          {deep("kind: Secret\nstringData: {a: hunter2-one, b: hunter2-two}\n", 7), ""},
+		"a patch of its fields":    {"patches:\n- target: {kind: Secret, name: db}\n  patch: |\n    - {op: replace, path: /data/a, value: " + one + "}\n    - {op: add, path: /stringData/b, value: hunter2-two}\n", "name: db"},
+		"strings in strings":       {deepJSON(`{"kind": "Secret", "stringData": {"a": "hunter2-one", "b": "hunter2-two"}}`, 3), ""},
 		"an alias of itself":       {"kind: Secret\nstringData: &x\n  a: hunter2-one\n  b: hunter2-two\n  c: *x\n", ""},
 	}
 	var names []string
@@ -227,6 +230,14 @@ func TestASecretOfVeryManyValuesIsLeftOut(t *testing.T) {
 }
 
 // deep puts a manifest into a string of a manifest, again and again.
+// deepJSON writes a text into a JSON string of an object, and that into another one.
+func deepJSON(text string, times int) string {
+	for range times {
+		text = fmt.Sprintf(`{"x": %s}`, strconv.Quote(text))
+	}
+	return text
+}
+
 func deep(manifest string, times int) string {
 	for range times {
 		manifest = "kind: ConfigMap\ndata:\n  m: |\n    " + strings.ReplaceAll(strings.TrimSuffix(manifest, "\n"), "\n", "\n    ") + "\n"
