@@ -41,8 +41,9 @@ func (r ApplyRequest) validate() error {
 // started nothing, or as its operation moves until it completes.
 //
 // The end of ctx abandons the attempt. It reports nothing more, but what is on its way just then, and starts nothing; an operation that it started is followed
-// on to its end, and its record completed, and a Kustomization that it resumed is suspended at once. An attempt that is still
-// out when the dispatcher stops reports nothing more either.
+// on to its end, and its record completed, and a Kustomization that it resumed is suspended at once. So ctx is to outlive the
+// call that makes the request, such as a Reconcile. A process that stops need not end it: an attempt that is still out when the
+// dispatcher stops is left to the next process, and reports nothing more either.
 //
 // A request that lacks what it needs fails for good (IsPermanent). Before Start, an attempt fails at once, except one with Recovered, which waits for Start: a worker recovers once, and the
 // operation may have a Kustomization resumed. After the stop, both fail at once.

@@ -11,6 +11,8 @@ import (
 
 // Host is the library as a host embeds it, over a [Store]: what the main function of a program puts together, for a unit
 // test. Set the fields of Dispatcher and Status before Start.
+//
+// As in a real host, a trigger is asked if its Status is Held or it is Live, and for the sake of a target that is Admitted.
 type Host struct {
 	Store      *Store
 	Status     *applier.StatusWriter
