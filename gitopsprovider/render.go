@@ -20,7 +20,7 @@ func (n *DepNode) Text() string {
 	if roots := n.RootCauses(); len(roots) > 0 {
 		b.WriteString("\nRoot causes:\n")
 		for _, root := range roots {
-			fmt.Fprintf(&b, "  %s  %s\n", root.Workload, root.summary())
+			fmt.Fprintf(&b, "  %s  %s\n", oneLine(root.Workload.String()), root.summary())
 		}
 	}
 	return b.String()
@@ -31,7 +31,7 @@ func (n *DepNode) writeText(b *strings.Builder, first, rest string) {
 	if n.Relation != "" {
 		fmt.Fprintf(b, "%s ", n.Relation)
 	}
-	b.WriteString(n.Workload.String())
+	b.WriteString(oneLine(n.Workload.String()))
 	switch n.Repeat {
 	case RepeatSeen:
 		b.WriteString("  (seen above)")
@@ -67,7 +67,7 @@ func (n *DepNode) summary() string {
 	parts = slices.DeleteFunc(parts, func(part string) bool { return part == "" })
 	line := strings.Join(parts, ": ")
 	if n.Revision != "" {
-		line += " (" + shortRevision(n.Revision) + ")"
+		line += " (" + oneLine(shortRevision(n.Revision)) + ")"
 	}
 	return line
 }
@@ -133,12 +133,15 @@ func (m *mermaid) write(n *DepNode) {
 }
 
 func mermaidText(n *DepNode) string {
-	text := n.Workload.String() + "<br/>" + n.standing()
+	state := n.standing()
 	if n.Answer == AnswerFound && n.Ready.State != StateReady && n.Ready.Reason != "" {
-		text += ": " + n.Ready.Reason
+		state += ": " + n.Ready.Reason
 	}
-	return strings.NewReplacer(`"`, "#quot;", "\n", " ").Replace(text)
+	return mermaidEscapes.Replace(oneLine(n.Workload.String())) + "<br/>" + mermaidEscapes.Replace(oneLine(state))
 }
+
+// mermaidEscapes are for a label in quotes, which Mermaid takes for HTML.
+var mermaidEscapes = strings.NewReplacer(`"`, "#quot;", "#", "#35;", "&", "#amp;", "<", "#lt;", ">", "#gt;", "`", "#96;")
 
 func (n *DepNode) class() string {
 	switch {

@@ -73,6 +73,16 @@ func TestATreeIsRendered(t *testing.T) {
 	assert.Equal(t, node.Text(), again.Text(), "JSON holds all that the text shows")
 }
 
+// The names in a reference are whatever somebody wrote there.
+func TestWhatIsRenderedIsNoMarkupAndNoTerminalSequence(t *testing.T) {
+	t.Parallel()
+	node := tree(t, newMemory(app("ns/a", dependsOn("ns/\x1b[2J\r\nb\"]<img src=x>;#1"), applies("Repo ns/r", "", "v\x1b[2J"))), workload("App", "ns/a"))
+	assert.NotContains(t, node.Text(), "\x1b")
+	assert.NotContains(t, node.Text(), "\r")
+	assert.Contains(t, node.Text(), `dependsOn App ns/ [2J b"]<img src=x>;#1  Absent`)
+	assert.Contains(t, node.Mermaid(), `["App ns/ [2J b#quot;]#lt;img src=x#gt;;#35;1<br/>Absent"]`)
+}
+
 func TestATreeIsTheSameInEveryCall(t *testing.T) {
 	t.Parallel()
 	first := tree(t, shop(), workload("App", "flux/all")).Text()
