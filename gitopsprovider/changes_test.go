@@ -255,7 +255,7 @@ func TestWhatIsAppliedIsOfTheSourceThatItWasAppliedFrom(t *testing.T) {
 
 	trace, err := views(t, gitopsprovider.NoDiffer{}, newMemory(moved())).Trace(t.Context(), workload("App", "ns/a"))
 	require.NoError(t, err)
-	assert.Equal(t, gitopsprovider.TraceSource{Source: change.Source, Path: "old", Revision: commitB, Commit: commitB}, trace.Origin())
+	assert.Equal(t, gitopsprovider.TraceSource{Source: change.Source, Path: "old", Revision: commitB, Commit: commitB}, trace.Steps[0].Sources[0])
 	assert.Contains(t, trace.Unknown, change.Notes[0])
 }
 

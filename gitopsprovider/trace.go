@@ -36,11 +36,12 @@ type TraceSource struct {
 	Commit   string `json:"commit,omitempty"`
 }
 
-// Origin returns the last source of the chain that is in a Git repository: where to change the object for good. The zero
-// value is that none is known.
+// Origin returns the nearest source of what manages the object that is in a Git repository: where to change the object for
+// good. What manages its manager has the manager's manifest, and not the object's. What an applier applies itself is in
+// its own step. The zero value is that none is known.
 func (t Trace) Origin() TraceSource {
-	for i := len(t.Steps) - 1; i >= 0; i-- {
-		for _, source := range t.Steps[i].Sources {
+	for _, step := range t.Steps[min(1, len(t.Steps)):] {
+		for _, source := range step.Sources {
 			if source.Source.Type == SourceGit {
 				return source
 			}

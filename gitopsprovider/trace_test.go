@@ -71,6 +71,23 @@ func TestATraceLeadsUpToRepositoryPathAndCommit(t *testing.T) {
 	assert.Empty(t, m.lists)
 }
 
+// Whoever manages the applier has the applier's manifest in its own repository, and not the object's.
+func TestTheOriginOfAnObjectIsThatOfTheNearestApplier(t *testing.T) {
+	t.Parallel()
+	m := newMemory(
+		plain(configMap, labelled("Delivery", "App/ns/web")),
+		app("ns/web", applies("Repo ns/web", "deploy", "main@sha1:"+commitA), made(configMap), labelled("Delivery", "App/flux/all")),
+		app("flux/all", applies("Repo flux/main", "clusters/prod", "main@sha1:"+commitB), made(workload("App", "ns/web"))),
+		repo("ns/web", "https://git.example.com/acme/web"),
+		repo("flux/main", "https://git.example.com/acme/fleet"),
+	)
+	origin := trace(t, configMap, m).Origin()
+	assert.Equal(t, "https://git.example.com/acme/web", origin.Source.URL)
+	assert.Equal(t, "deploy", origin.Path)
+	assert.Equal(t, commitA, origin.Commit)
+	assert.Equal(t, "clusters/prod", trace(t, workload("App", "ns/web"), m).Origin().Path, "the manifest of the applier itself")
+}
+
 func TestWhatATraceEstablishes(t *testing.T) {
 	t.Parallel()
 	pod := gitopsprovider.Workload{Kind: "Pod", Namespace: "ns", Name: "web-1-x"}

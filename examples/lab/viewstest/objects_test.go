@@ -136,7 +136,7 @@ func TestWhatIsAppliedIsTracedToItsCommit(t *testing.T) {
 	}
 	trace, err := views.Trace(t.Context(), w.of("ConfigMap", "of-flux"))
 	require.NoError(t, err)
-	assert.Equal(t, "all", trace.Origin().Path, "where to change it for good")
+	assert.Equal(t, "app", trace.Origin().Path, "where to change it for good")
 }
 
 // Who copies an object copies its labels and annotations.
