@@ -299,6 +299,21 @@ func TestAnApplicationElsewhereAndPassedOver(t *testing.T) {
 	assert.NotContains(t, fmt.Sprintf("%+v", o), "s3cret")
 }
 
+// A cluster may be named by an address, and a name may hold an @.
+func TestADestinationHoldsNoUserInfo(t *testing.T) {
+	t.Parallel()
+	c := viewed(t)
+	for name, test := range map[string]struct{ destination, want string }{
+		"address": {"server: 'https://u:s3cret@edge.example.com'", "https://edge.example.com"},
+		"name":    {"name: admin@edge", "admin@edge"},
+	} {
+		write(t, c, "{apiVersion: argoproj.io/v1alpha1, kind: Application, metadata: {namespace: argocd, name: "+name+"}, spec: {project: default, destination: {"+test.destination+", namespace: web}, source: {repoURL: 'https://git.example.com/acme/shop'}}}")
+		o := read(t, c, application(name))
+		assert.Equal(t, test.want, o.TargetCluster)
+		assert.NotContains(t, fmt.Sprintf("%+v", o), "s3cret")
+	}
+}
+
 func TestHowAnApplicationSetIsDoing(t *testing.T) {
 	t.Parallel()
 	condition := func(kind, status string) string {

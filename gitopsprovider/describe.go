@@ -115,6 +115,7 @@ func withoutSecrets(o *Object) {
 			o.Deployments[i].Revisions[j].URL = publicURL(o.Deployments[i].Revisions[j].URL)
 		}
 	}
+	o.TargetCluster = gitref.RedactText(o.TargetCluster)
 	text := strings.NewReplacer(quoted...)
 	o.Ready.Message = gitref.RedactText(text.Replace(o.Ready.Message))
 	for i, reference := range o.References {
