@@ -233,7 +233,7 @@ func (a *attempt) stillWants(target Target, trigger Trigger) error {
 	case !target.Writes.Same(a.req.Want, a.d.SameRepository):
 		why = "does not write to " + a.req.Want.String()
 	case target.Admission.State != Admitted:
-		why = "is not admitted: " + target.Admission.Message
+		why = describeAdmission(target.Admission)
 	case a.req.Reason == Refusal && !target.RefusalConsent:
 		why = "does not consent to a refusal"
 	default:
@@ -321,4 +321,16 @@ func (a *attempt) event(targets []Target, eventtype, reason, message string) (to
 		}
 	}
 	return told
+}
+
+// describeAdmission says why a target may not use a cluster, or not yet.
+func describeAdmission(admission Admission) string {
+	why := "is not admitted"
+	if admission.State == AdmissionUndecided {
+		why = "is not known to be admitted yet"
+	}
+	if admission.Message == "" {
+		return why
+	}
+	return why + ": " + admission.Message
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -148,6 +149,21 @@ func TestNothingIsAskedForATriggerThat(t *testing.T) {
 				require.ErrorIs(w, w.end().Err, applier.ErrStale)
 				assert.Empty(w, w.client.Asks())
 			})
+		})
+	}
+}
+
+func TestWhyATargetIsNotAdmittedIsSaid(t *testing.T) {
+	t.Parallel()
+	for says, admission := range map[string]applier.Admission{
+		"target team-a/shop is not admitted: the team moved": {State: applier.NotAdmitted, Message: "the team moved"},
+		"target team-a/shop is not known to be admitted yet": {},
+	} {
+		inDispatchWorld(t, func(w *dispatchWorld) {
+			w.changeTarget(func(t *applier.Target) { t.Admission = admission })
+			w.start()
+			w.request(w.decided())
+			assert.True(w, strings.HasSuffix(w.end().Err.Error(), says), w.end().Err.Error())
 		})
 	}
 }

@@ -47,8 +47,8 @@ func (o *Operation) DeepCopy() *Operation {
 	return out
 }
 
-// Completed reports whether the operation has ended. One that has not is open: it is to be followed.
-func (o *Operation) Completed() bool { return o.Progress.State.Ended() }
+// Completed reports whether the operation has ended. One that has not is open: it is to be followed. A nil one has not.
+func (o *Operation) Completed() bool { return o != nil && o.Progress.State.Ended() }
 
 // IsSame reports whether other is a record of this operation, at whichever point.
 func (o *Operation) IsSame(other *Operation) bool {

@@ -33,3 +33,11 @@ func TestADeepCopyOfAStatusSharesNothingWithIt(t *testing.T) {
 	assert.Nil(t, (*applier.TriggerStatus)(nil).DeepCopy())
 	assert.Equal(t, &applier.TriggerStatus{}, new(applier.TriggerStatus).DeepCopy())
 }
+
+func TestOnlyAnOperationThatEndedIsCompleted(t *testing.T) {
+	t.Parallel()
+	var none *applier.Operation
+	assert.False(t, none.Completed())
+	assert.False(t, operationAt("t1", applier.StateSettling).Completed())
+	assert.True(t, operationAt("t1", applier.StateFailed).Completed())
+}
