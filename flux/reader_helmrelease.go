@@ -25,17 +25,20 @@ func describeHelmRelease(f *applier.Fields, o *gitopsprovider.Object) {
 	if o.Release.Name == "" {
 		o.Release.Name = strings.TrimPrefix(o.TargetNamespace+"-"+o.Name, "-")
 	}
+	gone := false
 	for i, snapshot := range f.Each("status", "history") {
 		if i == 0 {
 			// A long name is shortened, so the release is called what it was stored as.
 			o.Release.Namespace = cmp.Or(applier.Field[string](snapshot, "namespace"), o.Release.Namespace)
 			o.Release.Name = cmp.Or(applier.Field[string](snapshot, "name"), o.Release.Name)
 		}
-		if status := applier.Field[string](snapshot, "status"); status != "deployed" && status != "superseded" {
+		status := applier.Field[string](snapshot, "status")
+		gone = gone || strings.HasPrefix(status, "uninstall") && len(o.Deployments) == 0
+		if status != "deployed" && status != "superseded" {
 			continue
 		}
 		version := applier.Field[string](snapshot, "chartVersion")
-		if len(o.Deployments) == 0 {
+		if len(o.Deployments) == 0 && !gone {
 			use.Applied = version
 		}
 		o.Deployments = append(o.Deployments, gitopsprovider.Deployment{

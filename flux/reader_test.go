@@ -1,6 +1,7 @@
 package flux_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -344,6 +345,22 @@ func TestTheCommitOfAChartIsKnown(t *testing.T) {
 	assert.Equal(t, "charts/web", change.Path)
 	assert.Equal(t, "https://git.example.com/acme/charts", change.Source.URL)
 	assert.Equal(t, []string{"1.2.4 was attempted since, and failed; it may be applied in part"}, change.Notes)
+}
+
+// A release that was uninstalled because it failed leaves its predecessors in the history.
+func TestAReleaseThatWasUninstalledAppliesNothing(t *testing.T) {
+	t.Parallel()
+	snapshot := func(version int, status, chart string) string {
+		return fmt.Sprintf(`{name: web, namespace: team-a, version: %d, status: %s, chartName: web, chartVersion: %s, configDigest: d, digest: d, firstDeployed: "2026-05-04T09:00:00Z", lastDeployed: "2026-05-04T09:00:00Z"}`, version, status, chart)
+	}
+	for status, want := range map[string]string{"uninstalled": "", "uninstalling": "", "failed": "1.2.2", "pending-upgrade": "1.2.2"} {
+		c := viewed(t)
+		write(t, c, `{apiVersion: helm.toolkit.fluxcd.io/v2, kind: HelmRelease, metadata: {namespace: team-a, name: web}, spec: {interval: 1m, chartRef: {kind: OCIRepository, name: web}}, status: {history: [`+
+			snapshot(2, status, "1.2.3")+", "+snapshot(1, "superseded", "1.2.2")+"]}}")
+		o := read(t, c, of("HelmRelease", "team-a", "web"))
+		assert.Equal(t, want, o.Sources[0].Applied, status)
+		assert.Len(t, o.Deployments, 1, "it was deployed all the same")
+	}
 }
 
 func TestWhereAHelmReleaseHasItsChart(t *testing.T) {
