@@ -16,7 +16,7 @@ type TraceStep struct {
 	Relation Relation `json:"relation,omitempty"`
 	// By is the label, annotation or ownerReference of the object before that names this one.
 	By string `json:"by,omitempty"`
-	// Confirmed is whether this one lists the object before among what it applied. An applier that does not may have
+	// Confirmed is whether this one lists the object before among what it applied to this cluster. An applier that does not may have
 	// let go of it, and the mark been left behind.
 	Confirmed bool `json:"confirmed,omitempty"`
 	// Answer is what the read of this object established.

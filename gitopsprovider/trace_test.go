@@ -142,6 +142,20 @@ func TestWhatATraceEstablishes(t *testing.T) {
 				"no label, annotation or owner of ConfigMap ns/cm in cluster test names what manages it",
 			},
 		},
+		"a manager that deploys into another cluster": {
+			objects: []gitopsprovider.Object{
+				plain(configMap, labelled("Delivery", "App/ns/web")), app("ns/web", made(configMap), func(o *gitopsprovider.Object) { o.TargetCluster = "edge" }),
+			},
+			of: configMap, steps: []string{"ConfigMap ns/cm", "App ns/web by label Delivery"},
+			unknown: []string{"App ns/web deploys into a cluster that it names (edge): whether that is this one is not known, so that the ConfigMap ns/cm which it lists may be another"},
+		},
+		"a shared mark of one that deploys into another cluster": {
+			objects: []gitopsprovider.Object{
+				plain(configMap, labelled("Delivery/shared", "App/*/web")), app("ns/web", made(configMap), func(o *gitopsprovider.Object) { o.TargetCluster = "edge" }),
+			},
+			of: configMap, steps: []string{"ConfigMap ns/cm"},
+			unknown: []string{"no label, annotation or owner of ConfigMap ns/cm in cluster test names what manages it"},
+		},
 		"a mark without a namespace": {
 			objects: []gitopsprovider.Object{plain(configMap, labelled("Delivery", "App/*/web")), app("somewhere/web"), app("somewhere/other")},
 			of:      configMap, steps: []string{"ConfigMap ns/cm", "App somewhere/web by label Delivery"},

@@ -72,8 +72,14 @@ func (t *tracer) read(ctx context.Context, w Workload) readObject {
 	return read
 }
 
-// confirm checks a mark against what the applier lists. One that lists nothing tells nothing.
+// confirm checks a mark against what the applier lists. One that lists nothing tells nothing, and what one lists that
+// deploys elsewhere has only the name of this object.
 func (t *tracer) confirm(step *TraceStep, manager Object, managed Workload) {
+	if manager.TargetCluster != "" {
+		t.unknown("%s deploys into a cluster that it names (%s): whether that is this one is not known, so that the %s which it lists may be another",
+			step.Workload, manager.TargetCluster, managed)
+		return
+	}
 	step.Confirmed = slices.Contains(manager.Applies, managed)
 	if !step.Confirmed && len(manager.Applies) > 0 {
 		t.unknown("%s names %s by %s, which does not list it among what it applied: the mark may have been left behind",
@@ -170,7 +176,7 @@ func (t *tracer) search(ctx context.Context, o Object, mark Mark) ([]Workload, A
 			mark.Release != Release{} && candidate.Release != mark.Release:
 			return false
 		}
-		return !mark.Shared || slices.Contains(candidate.Applies, o.Workload)
+		return !mark.Shared || candidate.TargetCluster == "" && slices.Contains(candidate.Applies, o.Workload)
 	})
 	var found []Workload
 	for _, object := range s.sorted() {
