@@ -363,6 +363,24 @@ func TestWhatIsTooLargeIsCutAndSaidSo(t *testing.T) {
 		assert.True(t, d.Files[0].Cut)
 		assert.Less(t, len(patchOf(d)), 2000)
 	})
+	t.Run("the headers of patches", func(t *testing.T) {
+		t.Parallel()
+		// Each byte of such a path has four in a patch, and a header holds it six times.
+		folder := strings.Repeat(strings.Repeat("ö", 100)+"/", 15)
+		s := newScenario(t, gitdiff.Options{Limits: gitdiff.Limits{PatchBytes: 100_000}}, func(h *history) {
+			a := h.commit("main", "A")
+			h.commit("main", "B", a)
+			for i := range 50 {
+				h.text(fmt.Sprintf("%s%02d", folder, i), "1\n")
+			}
+		})
+		d := s.mustDiff("", "main", "")
+		assert.Len(t, d.Files, 50)
+		assert.True(t, d.Cut)
+		assert.True(t, d.Files[49].Cut)
+		assert.Empty(t, d.Files[49].Patch)
+		assert.Less(t, len(patchOf(d)), 200_000)
+	})
 	t.Run("the list of files", func(t *testing.T) {
 		t.Parallel()
 		s := newScenario(t, gitdiff.Options{Limits: gitdiff.Limits{Files: 2}}, write)

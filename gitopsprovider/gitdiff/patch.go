@@ -127,8 +127,14 @@ func octal(m filemode.FileMode) gitopsprovider.FileMode {
 	return gitopsprovider.FileMode(fmt.Sprintf("%06o", uint32(m)))
 }
 
-// section writes a part of a patch that begins with diff --git.
+// section writes a part of a patch that begins with diff --git. If there is no
+// room left, not even a header is written: with long paths, those of many files
+// are long as well.
 func (r *repository) section(c change, before, after content, most int64, f *gitopsprovider.FileDiff) {
+	if most <= 0 {
+		f.Cut = true
+		return
+	}
 	var b strings.Builder
 	c.writeHeader(&b, f.SecretsHidden)
 	old, now := "/dev/null", "/dev/null"
