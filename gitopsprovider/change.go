@@ -50,7 +50,7 @@ type ChangeList struct {
 	// Cut is whether there are more than are listed.
 	Cut bool `json:"cut,omitempty"`
 	// Reads are what the answer rests on: one for each list of a kind, and one for each repository whose history could
-	// not be read.
+	// not be read. There is at least one: AnswerNone if the selector has a kind of which there are no appliers.
 	Reads []Read `json:"reads"`
 }
 

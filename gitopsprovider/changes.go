@@ -26,6 +26,9 @@ func (v *Views) Changes(ctx context.Context, window TimeWindow, sel Selector) (C
 	s := v.survey(sel.Namespace)
 	isApplier := func(kind Kind) bool { return kind.Role == RoleApplier && (sel.Kind == "" || sel.Kind == kind.Kind) }
 	s.list(ctx, isApplier, sel.matches)
+	if len(s.reads) == 0 {
+		s.reads = []Read{{Kind: sel.Kind, Message: "nothing was read: no engine here has appliers of kind " + cmp.Or(sel.Kind, "any")}}
+	}
 	appliers := s.sorted()
 	s.listSources(ctx, appliers)
 	if ctx.Err() != nil {

@@ -308,6 +308,14 @@ func TestASelectorMatchesTheAppliersNamespaceAndItsTarget(t *testing.T) {
 	}
 }
 
+func TestAKindThatIsNoAppliersIsSaid(t *testing.T) {
+	t.Parallel()
+	list := changes(t, gitopsprovider.NoDiffer{}, newMemory(), gitopsprovider.TimeWindow{}, gitopsprovider.Selector{Kind: "Repo"})
+	assert.Empty(t, list.Changes)
+	assert.Equal(t, []gitopsprovider.Read{{Kind: "Repo", Answer: gitopsprovider.AnswerNone, Message: "nothing was read: no engine here has appliers of kind Repo"}}, list.Reads)
+	assert.NoError(t, list.Err())
+}
+
 func TestEachKindIsListedOnceAndNoObjectIsRead(t *testing.T) {
 	t.Parallel()
 	objects := []gitopsprovider.Object{repo("ns/r", shopURL), {
