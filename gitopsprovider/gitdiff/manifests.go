@@ -362,11 +362,15 @@ func resolve(n *yaml.Node) *yaml.Node {
 	return n
 }
 
+// valueField is a field that holds values. A Secret has no binaryData, but a
+// mistake does not make the values of one public.
+var valueField = regexp.MustCompile(`(?i)^(string|binary)?data$`)
+
 // hideSecret makes slots of the values of a Secret.
 func (w *nodeWalk) hideSecret(fields []field) {
 	id := w.identify(fields)
 	for _, f := range fields {
-		if strings.EqualFold(f.key, "data") || strings.EqualFold(f.key, "stringData") {
+		if valueField.MatchString(f.key) {
 			w.hide(f.value, id+"/"+f.key)
 		}
 	}

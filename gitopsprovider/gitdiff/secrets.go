@@ -25,7 +25,7 @@ const leastTwin = 6
 // string has more of them.
 var (
 	secretHint = regexp.MustCompile(`(?i)\bkind\\*["']?\s*:\s*[^\n]{0,60}\bsecret(list)?\b`)
-	dataHint   = regexp.MustCompile(`(?i)(\b|_)(string)?data\\*["']?\s*:`)
+	dataHint   = regexp.MustCompile(`(?i)(\b|_)(string|binary)?data\\*["']?\s*:`)
 )
 
 // looksSecret reports whether a text that cannot be read as YAML may hold a

@@ -163,6 +163,8 @@ func TestNoWayToWriteAValueSurvives(t *testing.T) {
 		"an odd key":               {"kind: Secret\nmetadata: {name: db}\nstringData:\n  ? {hunter2-one: x}\n  : hunter2-two\n", ""},
 		"kind in other letters":    {"kind: secret\nmetadata: {name: db}\nstringdata: {a: hunter2-one}\nData: {b: " + two + "}\n", "name: db"},
 		"deep in strings":          {deep("kind: Secret\nstringData: {a: hunter2-one, b: hunter2-two}\n", 7), ""},
+		"a field it has not":       {"kind: Secret\nmetadata: {name: db}\nbinaryData: {a: " + one + ", b: " + two + "}\n", "name: db"},
+		"a template of that":       {"{{ if .x }}\nkind: Secret\nbinaryData:\n  a: " + one + "\n  b: " + two + "\n{{ end }}\n", ""},
 		"a patch of its fields":    {"patches:\n- target: {kind: Secret, name: db}\n  patch: |\n    - {op: replace, path: /data/a, value: " + one + "}\n    - {op: add, path: /stringData/b, value: hunter2-two}\n", "name: db"},
 		"strings in strings":       {deepJSON(`{"kind": "Secret", "stringData": {"a": "hunter2-one", "b": "hunter2-two"}}`, 3), ""},
 		"an alias of itself":       {"kind: Secret\nstringData: &x\n  a: hunter2-one\n  b: hunter2-two\n  c: *x\n", ""},
