@@ -292,3 +292,20 @@ func TestNoPasswordLeavesAReader(t *testing.T) {
 		assert.Contains(t, o.Ready.Message, gitref.Redact(test.url))
 	}
 }
+
+// Without what may be a password, such an address would be one of another host.
+func TestAnAddressThatNamesNoHostForCertainIsNotFetchedFrom(t *testing.T) {
+	t.Parallel()
+	c := cluster(t)
+	for name, url := range map[string]string{
+		"path": "https://git.example.com/acme/shop@elsewhere.example.com/shop", "password": "https://bot:s3cr3t/tok@elsewhere.example.com/shop",
+	} {
+		put(t, c, "ns", name, fmt.Sprintf(", spec: {url: %q}", url))
+		o, err := reader(c).Get(t.Context(), workload("App", "ns/"+name))
+		require.NoError(t, err)
+		shown := o.Sources[0].Source.URL
+		assert.Equal(t, "https://redacted", shown)
+		_, err = gitref.Normalize(shown)
+		assert.Error(t, err)
+	}
+}

@@ -127,9 +127,14 @@ func withoutSecrets(o *Object) {
 var sshAddress = regexp.MustCompile(`^(?:ssh://)?[A-Za-z0-9._-]+@[^@/?#%:]+(?::[0-9]+/|[:/])[^@?#]*$`)
 
 // publicURL returns an address without user info, other than the user name of an SSH address, which belongs to the address.
+// What is shown is also what a Differ is asked for: where the text after an @ may be no host, it is left out.
 func publicURL(address string) string {
 	if sshAddress.MatchString(address) {
 		return address
 	}
-	return gitref.Redact(address)
+	shown := gitref.Redact(address)
+	if before, _, doubtful := strings.Cut(shown, "redacted@"); doubtful {
+		return before + "redacted"
+	}
+	return shown
 }
