@@ -76,9 +76,11 @@ func newApplicationController(e *environment, path, kubeconfig string, redis, re
 			// A pass over an operation with several waves occupies a processor
 			// for seconds. With the default of 10 a few tests would stall others.
 			"--operation-processors=32",
-			// The default of three minutes outlasts a test's patience with an operation whose refresh got lost: 3.2.11
-			// queues an operation only once the Application's refresh was processed.
-			"--app-resync=60",
+			// 3.2.11 can write an older state of an Application back over the one that its informer holds
+			// (PatchAppWithWriteBack, controller/appcontroller.go), and so not see an operation that was just set. It makes up
+			// for it at the first resync that finds the last comparison older than this: within twice this time. The
+			// default of two minutes outlasts a test's patience.
+			"--app-resync=45",
 			"--app-resync-jitter=0",
 		},
 		[]string{

@@ -15,8 +15,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// WaitTimeout is how long WaitFor waits. A health check alone takes 30 s.
-const WaitTimeout = 90 * time.Second
+// WaitTimeout is how long WaitFor waits. A health check alone takes 30 s, and application-controller may see an operation
+// that was just set only after 90 s; see its --app-resync.
+const WaitTimeout = 150 * time.Second
 
 // Condition judges one state of an object, nil when it does not exist.
 type Condition func(*unstructured.Unstructured) bool
