@@ -49,8 +49,8 @@ type ChangeList struct {
 	Changes []Change `json:"changes"`
 	// Cut is whether there are more than are listed.
 	Cut bool `json:"cut,omitempty"`
-	// Reads are what the answer rests on: one for each list of a kind, and one for each repository whose history could
-	// not be read. There is at least one: AnswerNone if the selector has a kind of which there are no appliers.
+	// Reads are what the answer rests on: one for each list of a kind, and one for each history of a repository that
+	// was asked for. There is at least one: AnswerNone if the selector has a kind of which there are no appliers.
 	Reads []Read `json:"reads"`
 }
 
@@ -65,7 +65,7 @@ type Read struct {
 	// Repository is the URL of a repository whose history was asked for.
 	Repository string `json:"repository,omitempty"`
 	Answer     Answer `json:"answer"`
-	// Message says for people what is missing, and what mends it. Empty if nothing is.
+	// Message says for people what is missing, and what mends it, or why a history is cut. Empty if nothing is.
 	Message string `json:"message,omitempty"`
 	Err     error  `json:"-"`
 }
@@ -83,7 +83,15 @@ func (l ChangeList) Err() error {
 }
 
 // readOfRepository says what became of reading a repository's history.
-func readOfRepository(query HistoryQuery, err error) Read {
+func readOfRepository(query HistoryQuery, answer *historyAnswer) Read {
+	err := answer.err
+	if err == nil {
+		read := Read{Repository: query.Repository, Answer: AnswerFound}
+		if answer.history.Cut {
+			read.Message = answer.history.Note
+		}
+		return read
+	}
 	read := Read{Repository: query.Repository, Answer: AnswerUnknown, Err: err}
 	switch {
 	case errors.Is(err, ErrNoDiffer):

@@ -173,9 +173,7 @@ func (c *changes) list() ChangeList {
 		}
 	}
 	for query, answer := range c.histories {
-		if answer.err != nil {
-			list.Reads = append(list.Reads, readOfRepository(query, answer.err))
-		}
+		list.Reads = append(list.Reads, readOfRepository(query, answer))
 	}
 	slices.SortFunc(list.Reads, compareReads)
 	slices.SortStableFunc(list.Changes, func(a, b Change) int { return b.when().Compare(a.when()) })

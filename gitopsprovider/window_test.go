@@ -246,3 +246,24 @@ func TestChangesEndWithTheirContext(t *testing.T) {
 	_, err := views(t, gitopsprovider.NoDiffer{}, newMemory()).Changes(ctx, lastHours, gitopsprovider.Selector{})
 	require.ErrorIs(t, err, errSilent)
 }
+
+func TestAWindowSaysWhichHistoriesWereReadAndWhyOneIsCut(t *testing.T) {
+	t.Parallel()
+	m := newMemory(repo("ns/r", shopURL),
+		app("ns/a", applies("Repo ns/r", "a", "main@sha1:"+commitC)),
+		app("ns/b", applies("Repo ns/r", "b", "main@sha1:"+commitC)))
+	differ := &repository{history: map[string]gitopsprovider.History{"b": {Cut: true, Note: "more than 10 commits"}}}
+	list := changes(t, differ, m, lastHours, gitopsprovider.Selector{})
+
+	assert.Empty(t, list.Changes)
+	assert.True(t, list.Cut)
+	require.NoError(t, list.Err())
+	var messages []string
+	for _, read := range list.Reads {
+		if read.Repository != "" {
+			assert.Equal(t, gitopsprovider.AnswerFound, read.Answer)
+			messages = append(messages, read.Message)
+		}
+	}
+	assert.ElementsMatch(t, []string{"", "more than 10 commits"}, messages)
+}
