@@ -80,7 +80,7 @@ func newApplicationController(e *environment, path, kubeconfig string, redis, re
 			// (PatchAppWithWriteBack, controller/appcontroller.go), and so not see an operation that was just set. It makes up
 			// for it at the first resync that finds the last comparison older than this: within twice this time. The
 			// default of two minutes outlasts a test's patience.
-			"--app-resync=45",
+			"--app-resync=60",
 			"--app-resync-jitter=0",
 		},
 		[]string{

@@ -16,7 +16,7 @@ import (
 )
 
 // WaitTimeout is how long WaitFor waits. A health check alone takes 30 s, and application-controller may see an operation
-// that was just set only after 90 s; see its --app-resync.
+// that was just set only after 120 s; see its --app-resync.
 const WaitTimeout = 150 * time.Second
 
 // Condition judges one state of an object, nil when it does not exist.
