@@ -173,92 +173,18 @@ func (a *attempt) ask(ctx context.Context, client Client, trigger Trigger, wait 
 	return started, err
 }
 
+// starts takes note of what the request is about to start, or started.
+func (a *attempt) starts(s Started) {
+	if s.RequestedAt.IsZero() {
+		s.RequestedAt = a.d.now()
+	}
+	s.Token = a.operation.Started.Token // Under it the attempt is counted and recorded.
+	a.operation.Started = s
+}
+
 // isCurrent reports whether the decision still holds and the attempt goes on.
 func (a *attempt) isCurrent() bool {
 	return !a.abandoned() && !a.stopped() && (a.req.Current == nil || a.req.Current())
-}
-
-// stand reads the trigger and its targets, and keeps those for whose sake it is to be asked. Its error is ErrStale where
-// the decision no longer holds.
-func (a *attempt) stand(ctx context.Context) (Trigger, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, orDefault(a.d.AttemptTimeout, DefaultAttemptTimeout), errTimeout)
-	defer cancel()
-	trigger, err := a.d.store.Trigger(ctx, a.req.Trigger)
-	switch {
-	case errors.Is(err, ErrRecordGone):
-		return trigger, fmt.Errorf("%w: trigger %s: %w", ErrStale, a.req.Trigger, err)
-	case err != nil:
-		return trigger, fmt.Errorf("trigger %s cannot be read: %w", a.req.Trigger, err)
-	case trigger.Deleting:
-		return trigger, fmt.Errorf("%w: trigger %s is being deleted", ErrStale, a.req.Trigger)
-	}
-	a.targets = nil
-	var left []error
-	for _, ref := range a.req.Targets {
-		target, err := a.d.store.Target(ctx, ref)
-		switch {
-		case errors.Is(err, ErrRecordGone):
-			left = append(left, fmt.Errorf("target %s: %w", ref, err))
-		case err != nil:
-			return trigger, fmt.Errorf("target %s cannot be read: %w", ref, err)
-		default:
-			if err := a.stillWants(target, trigger); err != nil {
-				left = append(left, err)
-				continue
-			}
-			a.targets = append(a.targets, target)
-		}
-	}
-	if len(a.targets) == 0 {
-		return trigger, fmt.Errorf("%w: no target asks for it any more: %w", ErrStale, errors.Join(left...))
-	}
-	holder, err := HeldByAnother(ctx, a.d.store, trigger, a.d.SameRepository)
-	switch {
-	case err != nil:
-		return trigger, fmt.Errorf("trigger %s: whether another holds its applier cannot be read: %w", trigger.Ref, err)
-	case holder != nil:
-		return trigger, fmt.Errorf("%w: %s", ErrStale, HeldByAnotherMessage(trigger, *holder))
-	}
-	return trigger, nil
-}
-
-// stillWants reports why nothing is to be asked for the sake of target, or nil.
-func (a *attempt) stillWants(target Target, trigger Trigger) error {
-	var why string
-	switch {
-	case target.Deleting:
-		why = "is being deleted"
-	case !Names(target, trigger):
-		why = "does not name trigger " + trigger.Ref.String()
-	case !target.Writes.Same(a.req.Want, a.d.SameRepository):
-		why = "does not write to " + a.req.Want.String()
-	case target.Admission.State != Admitted:
-		why = describeAdmission(target.Admission)
-	case a.req.Reason == Refusal && !target.RefusalConsent:
-		why = "does not consent to a refusal"
-	default:
-		return nil
-	}
-	return fmt.Errorf("target %s %s", target.Ref, why)
-}
-
-// standAndHeld checks again, right before the operation is recorded, what stand did, and that the trigger names the
-// applier still. An applier that has to be held is, as a fresh read of the trigger says.
-func (a *attempt) standAndHeld(ctx context.Context, applier ApplierRef, held bool) error {
-	trigger, err := a.stand(ctx)
-	switch {
-	case err != nil:
-		return err
-	case trigger.Applier != applier:
-		return fmt.Errorf("%w: trigger %s names %s now, not %s", ErrStale, trigger.Ref, trigger.Applier, applier)
-	case held && !trigger.Status.Held:
-		return fmt.Errorf("trigger %s does not hold %s yet: ask again once its status says so", trigger.Ref, applier)
-	}
-	a.operation.Targets = nil
-	for _, target := range a.targets {
-		a.operation.Targets = append(a.operation.Targets, target.Ref)
-	}
-	return nil
 }
 
 // notStarted ends an attempt that started nothing.
@@ -280,57 +206,6 @@ func (a *attempt) notStarted(err error) {
 	}
 }
 
-// end reports an end, if the attempt still reports anything.
-func (a *attempt) end(report Report, result AttemptResult) {
-	if report.End != "" {
-		a.report(report)
-	}
-	a.d.metrics().AttemptEnded(a.labels, result)
-}
-
-func (a *attempt) report(report Report) {
-	if a.req.Report == nil || a.abandoned() {
-		return
-	}
-	if a.running != nil && a.stopped() {
-		return
-	}
-	a.req.Report(report)
-}
-
 func (a *attempt) abandoned() bool { return a.worker.Err() != nil }
 
 func (a *attempt) stopped() bool { return a.running.Err() != nil }
-
-// warnOnce warns, unless the trigger is in a run of failures that was warned of. Warn reports whether anybody was told.
-func (a *attempt) warnOnce(run map[TriggerRef]struct{}, warn func() bool) {
-	if a.d.failing(run, a.req.Trigger, true) && !warn() {
-		a.d.failing(run, a.req.Trigger, false)
-	}
-}
-
-// event records an Event on targets, and reports whether there was any to record it on.
-func (a *attempt) event(targets []Target, eventtype, reason, message string) (told bool) {
-	if a.d.Events == nil {
-		return false
-	}
-	for _, target := range targets {
-		if target.Object != nil {
-			a.d.Events.Event(target.Object, eventtype, reason, message)
-			told = true
-		}
-	}
-	return told
-}
-
-// describeAdmission says why a target may not use a cluster, or not yet.
-func describeAdmission(admission Admission) string {
-	why := "is not admitted"
-	if admission.State == AdmissionUndecided {
-		why = "is not known to be admitted yet"
-	}
-	if admission.Message == "" {
-		return why
-	}
-	return why + ": " + admission.Message
-}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gitops-applier/gitops-applier/applier"
+	"github.com/gitops-applier/gitops-applier/fake"
 )
 
 var shopRepository = types.NamespacedName{Namespace: "flux-system", Name: "shop"}
@@ -65,10 +66,12 @@ func TestASourceIsPrefetchedWhereNothingElseWouldApplyIt(t *testing.T) {
 				},
 			})
 		}, 1},
-		"its trigger is gone":      {func(w *dispatchWorld) { w.store.DeleteTrigger(w.trigger) }, 0},
-		"the dispatcher stopped":   {func(w *dispatchWorld) { w.stop() }, 0},
-		"the backend cannot do it": {func(w *dispatchWorld) { w.wrapped = w.client }, 0},
-		"the cluster is not known": {func(w *dispatchWorld) { w.changeTrigger(func(t *applier.Trigger) { t.Applier.Cluster = "test" }) }, 0},
+		"its trigger cannot be read":           {func(w *dispatchWorld) { w.store.Inject(fake.StoreFault{Method: "Trigger", Err: errAway}) }, 0},
+		"who shares the source cannot be read": {func(w *dispatchWorld) { w.store.Inject(fake.StoreFault{Method: "Triggers", Err: errAway}) }, 0},
+		"its trigger is gone":                  {func(w *dispatchWorld) { w.store.DeleteTrigger(w.trigger) }, 0},
+		"the dispatcher stopped":               {func(w *dispatchWorld) { w.stop() }, 0},
+		"the backend cannot do it":             {func(w *dispatchWorld) { w.wrapped = w.client }, 0},
+		"the cluster is not known":             {func(w *dispatchWorld) { w.changeTrigger(func(t *applier.Trigger) { t.Applier.Cluster = "test" }) }, 0},
 		"it is asked for in a bulk": {func(w *dispatchWorld) {
 			w.dispatcher.PrefetchSource(applier.PrefetchRequest{Trigger: w.trigger, Commit: commitA})
 		}, 2},

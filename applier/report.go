@@ -30,3 +30,21 @@ const (
 	// that knows better takes it away by [Store].UpdateStatus.
 	EndNotFollowed End = "NotFollowed"
 )
+
+// end reports an end, if the attempt still reports anything.
+func (a *attempt) end(report Report, result AttemptResult) {
+	if report.End != "" {
+		a.report(report)
+	}
+	a.d.metrics().AttemptEnded(a.labels, result)
+}
+
+func (a *attempt) report(report Report) {
+	if a.req.Report == nil || a.abandoned() {
+		return
+	}
+	if a.running != nil && a.stopped() {
+		return
+	}
+	a.req.Report(report)
+}

@@ -40,13 +40,15 @@ func (r ApplyRequest) validate() error {
 // RequestApply starts one attempt and returns at once. The attempt reports to req.Report: once when it asked nothing or
 // started nothing, or as its operation moves until it completes.
 //
-// The end of ctx abandons the attempt. It reports nothing more, but what is on its way just then, and starts nothing; an operation that it started is followed
-// on to its end, and its record completed, and a Kustomization that it resumed is suspended at once. So ctx is to outlive the
-// call that makes the request, such as a Reconcile. A process that stops need not end it: an attempt that is still out when the
-// dispatcher stops is left to the next process, and reports nothing more either.
+// The end of ctx abandons the attempt. It reports nothing more, but what is on its way just then, and starts nothing; an
+// operation that it started is followed on to its end, and its record completed, and a Kustomization that it resumed is
+// suspended at once. So ctx is to outlive the call that makes the request, such as a Reconcile. A process that stops need not
+// end it: an attempt that is still out when the dispatcher stops is left to the next process, and reports nothing more
+// either.
 //
-// A request that lacks what it needs fails for good (IsPermanent). Before Start, an attempt fails at once, except one with Recovered, which waits for Start: a worker recovers once, and the
-// operation may have a Kustomization resumed. After the stop, both fail at once.
+// A request that lacks what it needs fails for good (IsPermanent). Before Start, an attempt fails at once, except one with
+// Recovered, which waits for Start: a worker recovers once, and the operation may have a Kustomization resumed. After the
+// stop, both fail at once.
 func (d *Dispatcher) RequestApply(ctx context.Context, req ApplyRequest) {
 	a := newAttempt(ctx, d, req)
 	d.mu.Lock()
@@ -59,62 +61,4 @@ func (d *Dispatcher) RequestApply(ctx context.Context, req ApplyRequest) {
 	default:
 		d.launch(a)
 	}
-}
-
-// PrefetchRequest is a commit that a worker expects to ask for soon.
-type PrefetchRequest struct {
-	// Trigger is the trigger whose applier will be asked.
-	Trigger TriggerRef
-	// Commit is the commit that its source is to fetch.
-	Commit string
-}
-
-// PrefetchSource makes the source of a trigger's applier fetch now, ahead of the request, and returns at once. It asks
-// nothing when the trigger's Status.Source.Prefetch is not set, when the operation of a trigger on the same source is open (a
-// resumed Kustomization applies whatever the source fetches), when the source holds the commit already, or
-// where the backend is no [Prefetcher]. It applies nothing, and so it reports nothing.
-func (d *Dispatcher) PrefetchSource(req PrefetchRequest) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	running := d.running
-	if running == nil || running.Err() != nil {
-		return
-	}
-	d.attempts.Go(func() {
-		ctx, cancel := context.WithTimeout(running, orDefault(d.AttemptTimeout, DefaultAttemptTimeout))
-		defer cancel()
-		if err := d.prefetch(ctx, req); err != nil && running.Err() == nil {
-			d.Log.V(1).Info("The source of an applier was not made to fetch", "trigger", req.Trigger.String(),
-				"commit", req.Commit, "reason", err.Error())
-		}
-	})
-}
-
-func (d *Dispatcher) prefetch(ctx context.Context, req PrefetchRequest) error {
-	trigger, err := d.store.Trigger(ctx, req.Trigger)
-	if err != nil {
-		return err
-	}
-	source := trigger.Status.Source
-	if trigger.Deleting || source == nil || !source.Prefetch {
-		return nil
-	}
-	sharing, err := d.store.Triggers(ctx, TriggerMatch{Cluster: trigger.Applier.Cluster, Source: source.GitRepository})
-	if err != nil {
-		return err
-	}
-	for _, other := range append(sharing, trigger) {
-		if operation := other.Status.Operation; operation != nil && !operation.Completed() {
-			return fmt.Errorf("the operation of trigger %s on its source is open", other.Ref)
-		}
-	}
-	client, err := d.client(ctx, trigger.Applier)
-	if err != nil {
-		return err
-	}
-	prefetcher, ok := AsPrefetcher(client)
-	if !ok {
-		return nil
-	}
-	return prefetcher.Prefetch(ctx, trigger.Applier.NamespacedName(), source.GitRepository, req.Commit)
 }

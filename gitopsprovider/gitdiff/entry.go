@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -81,7 +82,7 @@ func (e *entry) create(ctx context.Context) error {
 		}
 	}
 	// Git takes it for a repository then, which helps whoever looks into it.
-	if err := writeFile(filepath.Join(e.dir, "HEAD"), []byte("ref: refs/heads/none\n")); err != nil {
+	if err := writeBytes(filepath.Join(e.dir, "HEAD"), []byte("ref: refs/heads/none\n")); err != nil {
 		return err
 	}
 	return e.writeState(state{})
@@ -113,7 +114,7 @@ func (e *entry) writeState(s state) error {
 	if err != nil {
 		return err
 	}
-	return writeFile(filepath.Join(e.dir, stateFile), data)
+	return writeBytes(filepath.Join(e.dir, stateFile), data)
 }
 
 // withShallow adds commits whose parents are missing.
@@ -158,13 +159,21 @@ func hashes(list []string) []plumbing.Hash {
 	return out
 }
 
-// writeFile replaces a file as a whole.
-func writeFile(path string, data []byte) error {
+// writeBytes replaces a file as a whole.
+func writeBytes(path string, data []byte) error {
+	return writeFile(path, func(w io.Writer) error {
+		_, err := w.Write(data)
+		return err
+	})
+}
+
+// writeFile replaces a file as a whole by what write writes.
+func writeFile(path string, write func(io.Writer) error) error {
 	temp, err := os.CreateTemp(filepath.Dir(path), tempPrefix)
 	if err != nil {
 		return fmt.Errorf("writing to the cache: %w", err)
 	}
-	_, err = temp.Write(data)
+	err = write(temp)
 	if closeErr := temp.Close(); err == nil {
 		err = closeErr
 	}

@@ -232,22 +232,10 @@ func (o observer) OnInflatedObjectContent(plumbing.Hash, int64, uint32, []byte) 
 func (o observer) OnFooter(plumbing.Hash) error { return o.ctx.Err() }
 
 func writeIndex(path string, index *idxfile.MemoryIndex) error {
-	temp, err := os.CreateTemp(filepath.Dir(path), tempPrefix+"idx_")
-	if err != nil {
-		return fmt.Errorf("writing to the cache: %w", err)
-	}
-	_, err = idxfile.NewEncoder(temp).Encode(index)
-	if closeErr := temp.Close(); err == nil {
-		err = closeErr
-	}
-	if err == nil {
-		err = os.Rename(temp.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(temp.Name())
-		return fmt.Errorf("writing to the cache: %w", err)
-	}
-	return nil
+	return writeFile(path, func(w io.Writer) error {
+		_, err := idxfile.NewEncoder(w).Encode(index)
+		return err
+	})
 }
 
 // badPack is the error of a pack that is none, or was cut off.

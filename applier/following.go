@@ -2,19 +2,9 @@ package applier
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 )
-
-// starts takes note of what the request is about to start, or started.
-func (a *attempt) starts(s Started) {
-	if s.RequestedAt.IsZero() {
-		s.RequestedAt = a.d.now()
-	}
-	s.Token = a.operation.Started.Token // Under it the attempt is counted and recorded.
-	a.operation.Started = s
-}
 
 // started follows up on what the request started.
 func (a *attempt) started(s Started) {
@@ -215,26 +205,4 @@ func (a *attempt) unresolved() {
 func (a *attempt) notFollowed(err error) {
 	a.log.Error(err, "The operation cannot be followed")
 	a.end(Report{End: EndNotFollowed, Operation: a.operation.record(), Err: err}, ResultNotFollowed)
-}
-
-// eventOnRecorded records a warning on the targets that the operation was asked for, as they are now, and reports whether
-// there was any.
-func (a *attempt) eventOnRecorded(reason, message string) (told bool) {
-	if a.d.Events == nil {
-		return false
-	}
-	ctx, cancel := context.WithTimeout(a.running, orDefault(a.d.AttemptTimeout, DefaultAttemptTimeout))
-	defer cancel()
-	var targets []Target
-	for _, ref := range a.operation.Targets {
-		target, err := a.d.store.Target(ctx, ref)
-		switch {
-		case errors.Is(err, ErrRecordGone):
-		case err != nil:
-			a.log.V(1).Info("An Event could not be recorded", "target", ref.String(), "reason", err.Error())
-		default:
-			targets = append(targets, target)
-		}
-	}
-	return a.event(targets, eventWarning, reason, message)
 }
