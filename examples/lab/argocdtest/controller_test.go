@@ -72,7 +72,7 @@ var stages = []stage{
 		reach: func(t *testing.T, s *subject, value string) { s.waitForFirstWave(t, value) }, after: nothing,
 	},
 	{
-		name: "while it waits for a hook", push: (*subject).pushHooked, before: nothing,
+		name: "while it waits for a hook", push: (*subject).pushKeptHook, before: nothing,
 		reach: func(t *testing.T, s *subject, _ string) { s.waitForHook(t) },
 		after: func(t *testing.T, s *subject) { s.keepEndingHooks(t) },
 	},

@@ -34,6 +34,15 @@ func (s *subject) pushHooked(t testing.TB, value string) string {
 	return s.repo.Commit(t, lab.Files{"cm.yaml": lab.ConfigMap("cm", "key", value), "hook.yaml": hook})
 }
 
+// pushKeptHook commits a value, and a hook that a retry of the sync does not delete first. By the default policy,
+// BeforeHookCreation, 3.2.11 deletes the hook of the attempt before and can take it for the new one while it lasts: then the
+// operation waits for a hook that is not there.
+func (s *subject) pushKeptHook(t testing.TB, value string) string {
+	t.Helper()
+	kept := strings.Replace(hook, "hook: PreSync}", "hook: PreSync, argocd.argoproj.io/hook-delete-policy: HookSucceeded}", 1)
+	return s.repo.Commit(t, lab.Files{"cm.yaml": lab.ConfigMap("cm", "key", value), "hook.yaml": kept})
+}
+
 // waitingForHook is what a record says that waits for the hook, and for nothing else.
 const waitingForHook = "waiting for completion of hook /Pod/hook"
 
@@ -55,8 +64,8 @@ func (s *subject) patchHook(patch string, subresources ...string) error {
 	return err
 }
 
-// keepEndingHooks lets the hook succeed as often as it is made, until the test ends. A retry deletes it first, in the
-// foreground, and no garbage collector runs here to finish that.
+// keepEndingHooks lets the hook succeed as often as it is made, until the test ends. It is deleted in the foreground, and no
+// garbage collector runs here to finish that.
 func (s *subject) keepEndingHooks(t *testing.T) {
 	s.keep(t, func() {
 		hook, err := s.lab.Dynamic().Resource(pods).Namespace(s.ns).Get(context.Background(), "hook", metav1.GetOptions{})
