@@ -188,7 +188,8 @@ func triggersFollow(ctx context.Context, e *storeEnv) error {
 	if err = e.wantTriggers(ctx, applier.TriggerMatch{Applier: e.shop()}, all); err != nil {
 		return err
 	}
-	changed, err := e.trigger(ctx, all[0].Ref.Name)
+	first := all[0].Ref
+	changed, err := e.trigger(ctx, first.Name, func(t *applier.Trigger) { t.Ref.Namespace = first.Namespace })
 	if err != nil {
 		return err
 	}

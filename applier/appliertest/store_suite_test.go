@@ -3,6 +3,7 @@ package appliertest
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -68,6 +69,18 @@ func TestStoreReference(t *testing.T) {
 		t.Parallel()
 		h := h
 		h.Timeout = time.Second
+		RunStore(t, h)
+	})
+	t.Run("whatever the order of its namespaces", func(t *testing.T) {
+		t.Parallel()
+		h := h
+		h.Wrap = synctest.Test
+		inOrder := h.New
+		h.New = func(t testing.TB) *Records {
+			records := inOrder(t)
+			slices.Reverse(records.Namespaces[:])
+			return records
+		}
 		RunStore(t, h)
 	})
 }
