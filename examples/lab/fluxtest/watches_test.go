@@ -53,20 +53,26 @@ func (w *watched) watch(t *testing.T, config *rest.Config) {
 	}
 }
 
-// await waits until a version of an object is shown; any that is not empty for "".
+// await waits until an object is shown at a version or after it, which the controller may have written on top of it; at
+// any for "".
 func (w *watched) await(t *testing.T, i int, version string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), lab.WaitTimeout)
 	defer cancel()
+	last := "nothing"
 	for {
 		select {
 		case object, open := <-w.shown[i]:
 			require.True(t, open, "the watch of %s was closed", w.names[i])
-			if object != nil && (version == "" || version == object.GetResourceVersion()) {
+			if object == nil {
+				last = "that it is gone"
+				continue
+			}
+			if last = object.GetResourceVersion(); !applier.ResourceVersionBefore(last, version) {
 				return
 			}
 		case <-ctx.Done():
-			require.Fail(t, "it is not shown", "%s at %q", w.names[i], version)
+			require.Fail(t, "it is not shown", "%s at %q: the last that was shown is %s", w.names[i], version, last)
 		}
 	}
 }
