@@ -26,6 +26,8 @@ type attempt struct {
 	operation *Operation
 	// targets are those for whose sake the request is made, as read last; nil once it is made.
 	targets []Target
+	// followed is since when the operation is followed.
+	followed time.Time
 	// settling is an attempt that was abandoned and follows its operation on.
 	settling bool
 	// unfollowed is whether Following no longer counts the attempt.

@@ -376,3 +376,61 @@ func TestTheTimesOfADispatcherAreThose(t *testing.T) {
 	assert.Equal(t, time.Minute, applier.DefaultUnresolvedPollMax)
 	assert.Equal(t, 5*time.Second, applier.DefaultStatusRetryInterval)
 }
+
+// An API server may be at work on a write whose answer got lost for a minute. So long nobody says that it is not to come;
+// but what may be resumed is suspended at once.
+func TestAnOperationThatMayYetBeginIsNotGivenUpForAMinute(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		outcome                  applier.Outcome
+		lost, recovered, abandon bool
+		after                    time.Duration
+	}{
+		"abandoned":                  {outcome: applier.OutcomeSyncRequested, lost: true, abandon: true, after: time.Minute},
+		"unresolved":                 {outcome: applier.OutcomeStamped, lost: true, after: time.Minute},
+		"recovered and abandoned":    {outcome: applier.OutcomeStamped, recovered: true, abandon: true, after: time.Minute},
+		"recovered and unresolved":   {outcome: applier.OutcomeSyncRequested, recovered: true, after: time.Minute},
+		"it has begun":               {outcome: applier.OutcomeSyncRequested, abandon: true},
+		"it may have been resumed":   {outcome: applier.OutcomeResumed, lost: true, abandon: true},
+		"it was, by another process": {outcome: applier.OutcomeResumed, recovered: true, abandon: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inDispatchWorld(t, func(w *dispatchWorld) {
+				answer := fake.Hangs()
+				answer.Outcome = tc.outcome
+				if tc.lost {
+					answer.Unconfirmed = errLost
+				}
+				w.client.Answers = []fake.Answer{answer}
+				req := w.decided()
+				if tc.recovered {
+					w.start()
+					w.request(req)
+					w.stop()
+					req = applier.ApplyRequest{Trigger: w.trigger, Recovered: w.kept()}
+					w = w.nextProcess()
+				}
+				var overdue moments
+				w.wrapped = progressClient{w.client, func(s applier.Started) {
+					if s.Overdue {
+						overdue.note()
+					}
+				}}
+				if !tc.abandon {
+					w.dispatcher.UnresolvedAfter = time.Second
+				}
+				w.start()
+				began := time.Now()
+				w.request(req)
+				if tc.abandon {
+					w.abandon()
+				}
+				time.Sleep(2 * time.Minute)
+				synctest.Wait()
+				require.NotEmpty(w, overdue.noted())
+				assert.Equal(w, tc.after, overdue.noted()[0].Sub(began))
+			})
+		})
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -83,6 +84,10 @@ func IsPermanent(err error) bool {
 	var permanent permanentError
 	return errors.As(err, &permanent)
 }
+
+// lateWrite is how long a write that got no answer may still be on its way. An API server ends a request after a minute
+// (its --request-timeout).
+const lateWrite = time.Minute
 
 // WriteError returns the error of a write to an API server, wrapped as ErrUnconfirmed when it does not say whether
 // the write was made. It returns nil for nil.

@@ -68,6 +68,7 @@ func (a *attempt) recoveredClient() (Client, error) {
 // follow follows the operation to its end. It gives up waiting for it after UnresolvedAfter, or when the worker
 // abandons it, and then follows it on as overdue.
 func (a *attempt) follow(client Client) {
+	a.followed = time.Now()
 	a.d.metrics().InFlight(a.labels, 1)
 	defer a.d.metrics().InFlight(a.labels, -1)
 	if a.operation.Unresolved {
@@ -91,9 +92,11 @@ func (a *attempt) follow(client Client) {
 		case IsPermanent(err):
 			a.notFollowed(err)
 			return
+		case a.settling:
+			a.operation.Started.Overdue = true
 		case a.abandoned():
 			a.settling = true
-			a.operation.Started.Overdue = true
+			a.operation.Started.Overdue = a.operation.Started.Overdue || a.startIsLate() <= 0
 			a.unfollowSuspended()
 		default:
 			a.unresolved()
@@ -103,11 +106,20 @@ func (a *attempt) follow(client Client) {
 
 // patience returns a context that ends when the operation is to be followed otherwise.
 func (a *attempt) patience() (context.Context, context.CancelFunc) {
-	switch {
-	case a.settling:
-		return context.WithCancel(a.running)
-	case a.operation.Started.Overdue:
-		return context.WithCancel(a.ctx)
+	ctx := a.ctx
+	if a.settling {
+		ctx = a.running
+	}
+	if a.operation.Started.Overdue {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeoutCause(ctx, max(a.untilUnresolved(), a.startIsLate()), errUnresolved)
+}
+
+// untilUnresolved is how long the operation has left before it is unresolved. An abandoned one has none.
+func (a *attempt) untilUnresolved() time.Duration {
+	if a.settling {
+		return 0
 	}
 	after := orDefault(a.d.UnresolvedAfter, DefaultUnresolvedAfter)
 	requested := a.operation.Started.RequestedAt
@@ -117,7 +129,18 @@ func (a *attempt) patience() (context.Context, context.CancelFunc) {
 	if a.operation.Started.Recovered {
 		after = max(after, recoveryTime)
 	}
-	return context.WithTimeoutCause(a.ctx, after, errUnresolved)
+	return after
+}
+
+// startIsLate is for how long the write that starts the operation may still be on its way, so that it can be given up
+// by nobody. What may be resumed is suspended whenever it is given up, and by that write the other one can no longer be
+// made.
+func (a *attempt) startIsLate() time.Duration {
+	s := a.operation.Started
+	if s.Outcome == OutcomeResumed || !s.Recovered && s.Unconfirmed == nil {
+		return 0
+	}
+	return lateWrite - time.Since(a.followed)
 }
 
 func (a *attempt) follower() Follower {

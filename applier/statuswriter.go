@@ -21,10 +21,6 @@ const statusWriters = 16
 // statusWriteTimeout bounds one write.
 const statusWriteTimeout = 30 * time.Second
 
-// lateRecord is how long the write of a record that got no answer may still be on its way. An API server ends a request
-// after a minute (its --request-timeout).
-const lateRecord = time.Minute
-
 // statusFlushTimeout bounds the last writes, made while the StatusWriter stops.
 const statusFlushTimeout = 5 * time.Second
 
@@ -178,14 +174,15 @@ func (w *StatusWriter) WithdrawApplyOperation(trigger TriggerRef, token string) 
 	}
 	withdrawn := withdrawal{token: token}
 	if held.unconfirmed {
-		withdrawn.until = time.Now().Add(lateRecord)
+		withdrawn.until = time.Now().Add(lateWrite)
 	}
 	held.withdrawn = append(held.withdrawn, withdrawn)
 	w.enqueue(trigger)
 }
 
 // RecordApplyOperation writes operation on trigger now, and returns nil once it is written. With it goes what is held for
-// the trigger, so that the operation it replaces is the latest view of that.
+// the trigger, so that the operation it replaces is the latest view of that. An end that is held is written before, so
+// that each is to be seen on the trigger.
 //
 // It fails, so that nothing starts the apply, when the trigger is gone or being deleted (ErrRecordGone), when it
 // names another applier by now (ErrStale), and when its status holds another operation that has not completed
@@ -197,11 +194,14 @@ func (w *StatusWriter) RecordApplyOperation(ctx context.Context, trigger Trigger
 		return fmt.Errorf("trigger %s: %w", trigger, err)
 	}
 	defer w.unlock(trigger, held)
-	w.mu.Lock()
-	writes := held.snapshot()
-	w.mu.Unlock()
-
 	record := operation.record()
+	writes := w.snapshot(held)
+	if end := writes.publication.Operation; end != nil && end.Completed() {
+		if _, err := w.writeHeld(ctx, trigger, held); err != nil {
+			return fmt.Errorf("trigger %s: the end of its last operation: %w", trigger, err)
+		}
+		writes = w.snapshot(held)
+	}
 	before, left, landed := writes.before, writes.recorded == record.Started.Token, false
 	err = w.store.UpdateStatus(ctx, trigger, func(t *Trigger) error {
 		landed = landed || t.Status.Operation.IsSame(record) && left
@@ -249,9 +249,12 @@ func (w *StatusWriter) write(ctx context.Context, trigger TriggerRef) (again boo
 		return false, err
 	}
 	defer w.unlock(trigger, held)
-	w.mu.Lock()
-	writes := held.snapshot()
-	w.mu.Unlock()
+	return w.writeHeld(ctx, trigger, held)
+}
+
+// writeHeld is write for the one who holds the trigger's lock.
+func (w *StatusWriter) writeHeld(ctx context.Context, trigger TriggerRef, held *heldStatus) (again bool, err error) {
+	writes := w.snapshot(held)
 	if writes.empty() {
 		return false, nil
 	}
@@ -273,6 +276,12 @@ func (w *StatusWriter) write(ctx context.Context, trigger TriggerRef) (again boo
 		return false, err
 	}
 	return len(held.withdrawn) > 0, nil
+}
+
+func (w *StatusWriter) snapshot(held *heldStatus) statusWrites {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return held.snapshot()
 }
 
 // hold returns what is held for trigger. The lock is held.

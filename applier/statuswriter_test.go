@@ -282,7 +282,24 @@ func TestRecordingWritesNowAndWithItWhatIsHeld(t *testing.T) {
 		require.NoError(w, w.record(operationAt("t2", applier.StateRequested)), "the operation before it has ended, as is held")
 		assert.Equal(w, "t2 Requested", w.shown())
 		assert.True(w, w.status().RepairPending)
-		assert.Equal(w, 1, w.written())
+		assert.Equal(w, 2, w.written())
+	})
+}
+
+func TestTheEndOfAnOperationIsWrittenBeforeTheNextIsRecorded(t *testing.T) {
+	t.Parallel()
+	inStatusWorld(t, func(w *statusWorld) {
+		w.put(operationAt("t1", applier.StateRunning))
+		w.publish(operationAt("t1", applier.StateSucceeded))
+		w.store.Inject(fake.StoreFault{Method: "UpdateStatus", Nth: 1, Err: errAway})
+		require.ErrorIs(w, w.record(operationAt("t2", applier.StateRequested)), errAway)
+		assert.Equal(w, "t1 Running", w.shown())
+		require.NoError(w, w.record(operationAt("t2", applier.StateRequested)))
+		var shown []string
+		for _, status := range w.store.History(w.trigger) {
+			shown = append(shown, status.Operation.Started.Token+" "+string(status.Operation.Progress.State))
+		}
+		assert.Equal(w, []string{"t1 Succeeded", "t2 Requested"}, shown)
 	})
 }
 

@@ -18,11 +18,13 @@ import (
 	"github.com/gitops-applier/gitops-applier/fake"
 )
 
-// A trouble is what happens to some of the requests of a process, or of the calls of its store.
+// A trouble is what happens to some of the requests of a process.
 type trouble struct {
 	name string
 	// often is how often, of a thousand.
 	often int
+	// die is what is thrown for it: of several with the same one, at most one strikes a request.
+	die   string
 	fault fake.Fault
 }
 
@@ -30,24 +32,30 @@ var errLate = errors.New("fake: the connection broke while the write was under w
 
 // disturb lets requests and calls get into trouble as long as there is chaos.
 func (p *process) disturb() {
+	passed := make(map[string]int) // what the troubles before it take of a die's thousand
 	conflict := apierrors.NewConflict(schema.GroupResource{Group: "any", Resource: "objects"}, "one", errors.New("it changed"))
 	for _, t := range []trouble{
-		{"refused", 15, fake.Fault{Err: &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}}},
-		{"internal", 15, fake.Fault{Err: apierrors.NewInternalError(errors.New("leader changed"))}},
-		{"busy", 10, fake.Fault{Err: apierrors.NewTooManyRequests("slow down", 1)}},
-		{"lost", 25, fake.Fault{Lost: io.ErrUnexpectedEOF}},
-		{"hangs", 4, fake.Fault{Delay: 2 * time.Minute}},
-		{"stalls", 10, fake.Fault{Delay: 8 * time.Second}},
-		{"conflict", 25, fake.Fault{Err: conflict, Match: writes}},
-		{"late", 12, fake.Fault{Err: errLate, Match: writes, Before: p.landsLate}},
-		{"overtaken", 40, fake.Fault{Match: writes, Before: p.overtaken}},
-		{"watch ends", 80, fake.Fault{EndWatch: true, Events: 1, Verb: "watch"}},
-		{"watch is silent", 80, fake.Fault{SilenceWatch: true, Events: 2, Verb: "watch"}},
+		{"refused", 15, "answer", fake.Fault{Err: &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}}},
+		{"internal", 15, "answer", fake.Fault{Err: apierrors.NewInternalError(errors.New("leader changed"))}},
+		{"busy", 10, "answer", fake.Fault{Err: apierrors.NewTooManyRequests("slow down", 1)}},
+		{"lost", 25, "answer", fake.Fault{Lost: io.ErrUnexpectedEOF}},
+		{"hangs", 4, "answer", fake.Fault{Delay: 2 * time.Minute}},
+		{"stalls", 10, "answer", fake.Fault{Delay: 8 * time.Second}},
+		{"conflict", 25, "answer", fake.Fault{Err: conflict, Match: writes}},
+		{"late", 12, "answer", fake.Fault{Err: errLate, Match: writes, Before: p.landsLate}},
+		{"overtaken", 40, "overtaken", fake.Fault{Match: writes, Before: p.overtaken}},
+		{"watch ends", 80, "watch ends", fake.Fault{EndWatch: true, Events: 1, Verb: "watch"}},
+		{"watch is silent", 80, "watch is silent", fake.Fault{SilenceWatch: true, Events: 2, Verb: "watch"}},
 	} {
 		fault, matches := t.fault, t.fault.Match
+		from := passed[t.die]
+		passed[t.die] += t.often
 		fault.Match = func(r fake.Request) bool {
-			return p.w.chaos.Load() && (matches == nil || matches(r)) &&
-				p.w.roll(t.name, p.name, r.Verb, r.Resource, r.Name, r.Time.UnixNano()) < t.often
+			if !p.w.chaos.Load() || matches != nil && !matches(r) {
+				return false
+			}
+			roll := p.w.roll(t.die, p.name, r.Verb, r.Resource, r.Name, r.Time.UnixNano())
+			return from <= roll && roll < from+t.often
 		}
 		before := t.fault.Before
 		fault.Before = func(r fake.Request) {
