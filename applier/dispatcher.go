@@ -58,7 +58,7 @@ type Dispatcher struct {
 	// UnresolvedAfter is how long an operation may take before it is reported as unresolved. A Flux Kustomization is then
 	// suspended at once, which does not stop an apply already running. It is followed on. Zero is
 	// DefaultUnresolvedAfter. A recovered operation has half a minute at least, since it may have ended while
-	// nobody followed it.
+	// nobody followed it, and one that resumed nothing and may not have begun has a minute, in which it may yet begin.
 	UnresolvedAfter time.Duration
 	// PollInterval is how often an operation is read where the applier cannot be watched. Zero is DefaultPollInterval.
 	PollInterval time.Duration
