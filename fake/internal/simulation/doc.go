@@ -3,6 +3,6 @@
 // are checked over everything that was sent, written and reported.
 //
 //	go test ./fake/internal/simulation -seed 17 -v     # one run, with its history
-//	go test ./fake/internal/simulation -run Seeds -seeds 20000 -shard 1/2
-//	go test ./fake/internal/simulation -run Crash -every-pair
+//	go test ./fake/internal/simulation -run Seeds -seeds 20000 -shard 1/2 -timeout 4h
+//	go test ./fake/internal/simulation -run Die -every-pair -timeout 4h
 package simulation
