@@ -2,6 +2,7 @@ package gitopsprovider
 
 import (
 	"context"
+	"fmt"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
@@ -48,10 +49,13 @@ func (r *ClusterReader) Kinds() []Kind { return r.dialect.Kinds }
 func (r *ClusterReader) Managers(o Object) []Mark { return r.dialect.Managers(o) }
 
 // Get reads one object. A kind that the Dialect does not have is looked for under its usual plural and the versions
-// that APIs usually have, and shows its metadata.
+// that APIs usually have, and shows its metadata. Where nothing is served under these, the answer is AnswerUnknown.
 func (r *ClusterReader) Get(ctx context.Context, w Workload) (Object, error) {
 	kind, known := r.kind(w)
 	object, err := r.get(ctx, kind, w)
+	if !known && AnswerOf(err) == AnswerNotServed {
+		err = &AnswerError{Answer: AnswerUnknown, Err: fmt.Errorf("%w: the plural and the versions were guessed, and it may serve the kind by others", err)}
+	}
 	if err != nil {
 		return Object{}, err
 	}

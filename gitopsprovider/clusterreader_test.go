@@ -241,9 +241,39 @@ spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, s
 		assert.Empty(t, o.Engine)
 		assert.NotEmpty(t, o.UID)
 	}
-	_, err = r.Get(t.Context(), gitopsprovider.Workload{Group: "example.com", Kind: "Policy", Namespace: "ns", Name: "x"})
-	assert.Equal(t, gitopsprovider.AnswerNotServed, gitopsprovider.AnswerOf(err))
-	require.ErrorContains(t, err, "policies.example.com")
+}
+
+// Whoever names a kind may form its plural in another way, and serve another version.
+func TestAKindWhosePluralIsGuessedIsNeverSaidNotToBeServed(t *testing.T) {
+	t.Parallel()
+	c := fake.NewCluster(fake.Options{Namespaces: []string{"ns"}})
+	t.Cleanup(c.Stop)
+	for kind, plural := range map[string]string{
+		"Gateway": "gateways", "Key": "keys", "Policy": "policies", "Mesh": "meshes", "Batch": "batches", "Box": "boxes", "GatewayClass": "gatewayclasses",
+		"Widget": "widgets",
+	} {
+		require.NoError(t, c.Define(fromYAML(t, strings.NewReplacer("apps", plural, "kind: App", "kind: "+kind).Replace(appsYAML))))
+		_, err := c.Resource(schema.GroupVersionResource{Group: group, Version: "v1beta1", Resource: plural}).Namespace("ns").Create(t.Context(),
+			fromYAML(t, "{apiVersion: delivery.example.com/v1beta1, kind: "+kind+", metadata: {namespace: ns, name: x}}"), metav1.CreateOptions{})
+		require.NoError(t, err)
+		o, err := reader(c).Get(t.Context(), workload(kind, "ns/x"))
+		require.NoError(t, err, kind)
+		assert.Equal(t, workload(kind, "ns/x"), o.Workload)
+	}
+
+	require.NoError(t, c.Define(fromYAML(t, strings.NewReplacer("apps", "redis", "kind: App", "kind: Redis", "v1beta1", "v7").Replace(appsYAML))))
+	v := views(t, gitopsprovider.NoDiffer{}, reader(c))
+	const tried = "the cluster does not serve redises.delivery.example.com (tried v1, v1beta1, v1alpha1, v2, v1beta2, v2beta1, v1alpha2): " +
+		"the plural and the versions were guessed, and it may serve the kind by others"
+	_, err := reader(c).Get(t.Context(), workload("Redis", "ns/x"))
+	require.EqualError(t, err, tried)
+	status, err := v.ResourceStatus(t.Context(), workload("Redis", "ns/x"))
+	require.NoError(t, err)
+	assert.Equal(t, gitopsprovider.AnswerUnknown, status.Answer)
+	assert.Equal(t, "Redis ns/x in cluster test could not be read: "+tried, status.Message)
+	trace, err := v.Trace(t.Context(), workload("Redis", "ns/x"))
+	require.NoError(t, err)
+	assert.Equal(t, gitopsprovider.AnswerUnknown, trace.Steps[0].Answer)
 }
 
 // By Kubernetes' conventions the condition Ready means the same everywhere.

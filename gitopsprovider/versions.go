@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"sync"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -66,9 +66,28 @@ func (r *ClusterReader) kind(w Workload) (Kind, bool) {
 			return kind, true
 		}
 	}
-	plural, _ := meta.UnsafeGuessKindToResource(w.GroupKind().WithVersion("v1"))
-	return Kind{GroupKind: w.GroupKind(), Resource: plural.Resource, Versions: usualVersions}, false
+	return Kind{GroupKind: w.GroupKind(), Resource: usualPlural(w.Kind), Versions: usualVersions}, false
 }
+
+// usualPlural guesses the plural that requests name. What apimachinery guesses is wrong for Gateway and Mesh.
+func usualPlural(kind string) string {
+	singular := strings.ToLower(kind)
+	switch {
+	case singular == "endpoints":
+		return singular
+	case esPlural.MatchString(singular):
+		return singular + "es"
+	case iesPlural.MatchString(singular):
+		return strings.TrimSuffix(singular, "y") + "ies"
+	default:
+		return singular + "s"
+	}
+}
+
+var (
+	esPlural  = regexp.MustCompile(`(?:s|x|z|sh|ch)$`)
+	iesPlural = regexp.MustCompile(`[^aeiou]y$`)
+)
 
 func (r *ClusterReader) get(ctx context.Context, kind Kind, w Workload) (*unstructured.Unstructured, error) {
 	var object *unstructured.Unstructured
