@@ -180,9 +180,9 @@ func (v *Views) generated(ctx context.Context, reader Reader, generator Object) 
 func (v *Views) managerEdges(ctx context.Context, o Object, edges []edge) ([]edge, []string) {
 	t := tracer{views: v}
 	for _, mark := range v.managers(o) {
-		manager, found := t.manager(ctx, o, mark)
+		manager, _ := t.manager(ctx, o, mark)
 		known := slices.ContainsFunc(edges, func(e edge) bool { return e.to == manager })
-		if found && !known {
+		if !manager.IsZero() && !known {
 			edges = append(edges, edge{RelationManagedBy, manager, reachUp})
 		}
 	}

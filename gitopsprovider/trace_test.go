@@ -169,8 +169,22 @@ func TestWhatATraceEstablishes(t *testing.T) {
 			of:      configMap, steps: []string{"ConfigMap ns/cm"},
 			unknown: []string{
 				"ConfigMap ns/cm names its manager by label Delivery, which several have: [App one/web App two/web]",
-				"no label, annotation or owner of ConfigMap ns/cm in cluster test names what manages it",
 			},
+		},
+		"a mark of a manager that is gone": {
+			objects: []gitopsprovider.Object{plain(configMap, labelled("Delivery", "App/*/web")), app("ns/other")},
+			of:      configMap, steps: []string{"ConfigMap ns/cm"},
+			unknown: []string{"ConfigMap ns/cm names App web by label Delivery, which does not exist"},
+		},
+		"a mark of a kind that is not served": {
+			objects: []gitopsprovider.Object{plain(configMap, labelled("Delivery", "App/*/web"))}, failing: map[string]error{"App": notServed()},
+			of: configMap, steps: []string{"ConfigMap ns/cm"},
+			unknown: []string{"ConfigMap ns/cm names App web by label Delivery, which does not exist"},
+		},
+		"a mark whose appliers cannot be listed": {
+			objects: []gitopsprovider.Object{plain(configMap, labelled("Delivery", "App/*/web"))}, failing: map[string]error{"App": errSilent},
+			of: configMap, steps: []string{"ConfigMap ns/cm"},
+			unknown: []string{"whether a App manages ConfigMap ns/cm by label Delivery is not known: they could not be listed"},
 		},
 		"a label that others use counts if it is confirmed": {
 			objects: []gitopsprovider.Object{plain(configMap, labelled("Delivery/shared", "App/*/web")), app("two/web", made(configMap))},
@@ -186,7 +200,6 @@ func TestWhatATraceEstablishes(t *testing.T) {
 			of: configMap, steps: []string{"ConfigMap ns/cm"},
 			unknown: []string{
 				"whether a App manages ConfigMap ns/cm by label Delivery/shared is not known: they could not be listed",
-				"no label, annotation or owner of ConfigMap ns/cm in cluster test names what manages it",
 			},
 		},
 		"a release that an applier deploys": {
@@ -201,7 +214,6 @@ func TestWhatATraceEstablishes(t *testing.T) {
 			of:      configMap, steps: []string{"ConfigMap ns/cm"},
 			unknown: []string{
 				"ConfigMap ns/cm is of the Helm release ns/web (label Delivery), which no App of the cluster deploys: it was installed by other means",
-				"no label, annotation or owner of ConfigMap ns/cm in cluster test names what manages it",
 			},
 		},
 		"a source that is gone": {

@@ -106,10 +106,12 @@ func (t *tracer) source(ctx context.Context, o Object, i int) TraceSource {
 // above finds what manages an object, or owns it. The step names nothing at the end of the chain.
 func (t *tracer) above(ctx context.Context, o Object) TraceStep {
 	var managers []TraceStep
+	marked := false
 	for _, mark := range t.views.managers(o) {
-		manager, found := t.manager(ctx, o, mark)
+		manager, counts := t.manager(ctx, o, mark)
+		marked = marked || counts
 		known := slices.ContainsFunc(managers, func(s TraceStep) bool { return s.Workload == manager })
-		if found && !known {
+		if !manager.IsZero() && !known {
 			managers = append(managers, TraceStep{Workload: manager, Relation: RelationManagedBy, By: mark.By})
 		}
 	}
@@ -117,7 +119,7 @@ func (t *tracer) above(ctx context.Context, o Object) TraceStep {
 		managers = append(managers, TraceStep{Workload: owner, Relation: RelationOwnedBy, By: "ownerReference"})
 	}
 	if len(managers) == 0 {
-		if len(t.trace.Steps) == 1 {
+		if len(t.trace.Steps) == 1 && !marked {
 			t.unknown("no label, annotation or owner of %s names what manages it", t.views.named(o.Workload))
 		}
 		return TraceStep{}
@@ -135,8 +137,9 @@ func (t *tracer) above(ctx context.Context, o Object) TraceStep {
 	return chosen
 }
 
-// manager returns the object that a mark names.
-func (t *tracer) manager(ctx context.Context, o Object, mark Mark) (Workload, bool) {
+// manager returns the object that a mark names. It is zero where that is not known, which is then said, unless the mark
+// does not count: it is about another object, or one that others use and no applier confirms.
+func (t *tracer) manager(ctx context.Context, o Object, mark Mark) (manager Workload, counts bool) {
 	if mark.Copied != "" {
 		t.unknown("%s has %s, which is not about it: %s", o.Workload, mark.By, mark.Copied)
 		return Workload{}, false
@@ -147,8 +150,9 @@ func (t *tracer) manager(ctx context.Context, o Object, mark Mark) (Workload, bo
 	candidates, read := t.search(ctx, o, mark)
 	if len(candidates) > 1 {
 		// Of several with that name, the one that lists the object.
-		mark.Shared = true
-		if listing, _ := t.search(ctx, o, mark); len(listing) > 0 {
+		listed := mark
+		listed.Shared = true
+		if listing, _ := t.search(ctx, o, listed); len(listing) > 0 {
 			candidates = listing
 		}
 	}
@@ -159,11 +163,15 @@ func (t *tracer) manager(ctx context.Context, o Object, mark Mark) (Workload, bo
 		t.unknown("%s names its manager by %s, which several have: %v", o.Workload, mark.By, candidates)
 	case !read.Established():
 		t.unknown("whether a %s manages %s by %s is not known: they could not be listed", mark.To.Kind, o.Workload, mark.By)
+	case mark.Shared:
+		return Workload{}, false
 	case mark.Release != Release{}:
 		t.unknown("%s is of the Helm release %s/%s (%s), which no %s of the cluster deploys: it was installed by other means",
 			o.Workload, mark.Release.Namespace, mark.Release.Name, mark.By, mark.To.Kind)
+	default:
+		t.unknown("%s names %s by %s, which does not exist", o.Workload, mark.To, mark.By)
 	}
-	return Workload{}, false
+	return Workload{}, true
 }
 
 // search lists the appliers of a kind for those that a mark may mean.

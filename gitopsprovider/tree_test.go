@@ -166,6 +166,12 @@ func TestWhatATreeContains(t *testing.T) {
 			root: "ConfigMap ns/cm", want: `
 			ConfigMap ns/cm  Unknown
 			└─ managedBy App somewhere/a  Ready`},
+		"a manager whose namespace is not told and that is gone": {
+			objects: []gitopsprovider.Object{
+				{Workload: gitopsprovider.Workload{Kind: "ConfigMap", Namespace: "ns", Name: "cm"}, Labels: map[string]string{"Delivery": "App/*/a"}},
+			},
+			root: "ConfigMap ns/cm", want: `
+			ConfigMap ns/cm  Unknown: ConfigMap ns/cm names App a by label Delivery, which does not exist`},
 		"a generator is shown with what it generated": {
 			objects: []gitopsprovider.Object{
 				with(gitopsprovider.Object{Workload: workload("Family", "ns/all"), Ready: ready}, made(workload("App", "ns/a"), workload("App", "ns/b"))),
