@@ -23,8 +23,9 @@ const Engine gitopsprovider.Engine = "ArgoCD"
 // What is applied is the newest entry of status.history, and what was before it the one before: dry runs and syncs of
 // selected resources leave none. An Application is Ready when it is healthy. It fails when its last operation did, when
 // it has a condition that is an error, or when its health is Degraded, and is at work while an operation is asked for or
-// goes on. How it is doing is unknown while it was never synced, while its health was not judged since the last sync, and
-// while objects are Missing, which is said of what nobody synced yet. A child that is not healthy does not make its parent
+// goes on. How it is doing is unknown while it was never synced, while its health was not judged since the last sync, while
+// objects are Missing, which is said of what nobody synced yet, and after a dry run while it is OutOfSync: the record of a dry
+// run takes the place of that of the sync before it, which may have failed. A child that is not healthy does not make its parent
 // so: Argo CD does not carry health up by default. Being OutOfSync is no failure.
 func NewReader(client dynamic.Interface) *gitopsprovider.ClusterReader {
 	return gitopsprovider.NewClusterReader(client, gitopsprovider.Dialect{

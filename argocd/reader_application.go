@@ -38,11 +38,40 @@ func describeApplication(f *applier.Fields, o *gitopsprovider.Object) {
 	o.Refer("project", applier.Field[string](f, "spec", "project"))
 	o.Refer("sync", applier.Field[string](f, "status", "sync", "status"))
 	o.Refer("health", applier.Field[string](f, "status", "health", "status"))
+	describeAttempt(f, o)
+}
+
+// describeAttempt notes what the last operation failed to apply of each source: what it resolved, or else what it was asked
+// for. An operation that is for one of several sources does not say which.
+func describeAttempt(f *applier.Fields, o *gitopsprovider.Object) {
 	state := parseState(f, "")
-	if state.phase == phaseFailed || state.phase == phaseError {
-		// An Error is a sync that could not run: nothing was applied (3.2.11).
-		o.Attempted, o.InPart = cmp.Or(state.synced, state.operation.revision), state.phase == phaseFailed
+	if !state.failed() {
+		return
 	}
+	// An Error is a sync that could not run: nothing was applied (3.2.11).
+	o.InPart = state.phase == phaseFailed
+	revisions := revisionsOf(f, "status", "operationState", "syncResult")
+	if len(revisions) == 0 {
+		revisions = revisionsOf(f, "status", "operationState", "operation", "sync")
+	}
+	if len(revisions) == len(o.Sources) {
+		for i, revision := range revisions {
+			o.Sources[i].Attempted = revision
+		}
+	}
+}
+
+// revisionsOf reads the revisions of an entry: one for each of several sources, or a single one.
+func revisionsOf(f *applier.Fields, path ...string) []string {
+	var revisions []string
+	for _, entry := range applier.Field[[]any](f, at(path, "revisions")...) {
+		revision, _ := entry.(string)
+		revisions = append(revisions, revision)
+	}
+	if revision := applier.Field[string](f, at(path, "revision")...); len(revisions) == 0 && revision != "" {
+		revisions = []string{revision}
+	}
+	return revisions
 }
 
 // sourcesOf reads spec.sources, which win over spec.source.
@@ -85,11 +114,11 @@ func applicationHistory(f *applier.Fields) []gitopsprovider.Deployment {
 	for _, entry := range f.Each("status", "history") {
 		deployment := gitopsprovider.Deployment{At: gitopsprovider.ParseTime(applier.Field[string](entry, "deployedAt"))}
 		if sources := entry.Each("sources"); len(sources) > 0 {
-			revisions := applier.Field[[]any](entry, "revisions")
+			revisions := revisionsOf(entry)
 			for i, source := range sources {
 				revision := ""
 				if i < len(revisions) {
-					revision, _ = revisions[i].(string)
+					revision = revisions[i]
 				}
 				deployment.Revisions = append(deployment.Revisions, deployed(revision, source))
 			}

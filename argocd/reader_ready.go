@@ -24,24 +24,31 @@ const (
 func readinessOfApplication(f *applier.Fields, o *gitopsprovider.Object) gitopsprovider.Condition {
 	state := parseState(f, "")
 	condition := gitopsprovider.Condition{Reason: state.phase, Message: state.message, Since: gitopsprovider.ParseTime(state.startedAt)}
-	failed := state.phase == phaseFailed || state.phase == phaseError
 	switch failing, found := failingCondition(f); {
 	case f.Has("operation") && (state.phase == "" || state.completed()):
 		return gitopsprovider.Condition{State: gitopsprovider.StateProgressing, Reason: "Requested", Message: "a sync was asked for"}
 	case state.phase != "" && !state.completed():
 		condition.State = gitopsprovider.StateProgressing
 		return condition
-	case failed && state.operation.partial != "a dry run":
+	case state.failed():
 		condition.State = gitopsprovider.StateFailing
 		return condition
 	case found:
 		return failing
 	}
-	condition = health(f)
+	condition = health(f, state)
 	if condition.State != gitopsprovider.StateFailing && o.Suspended {
 		condition.State = gitopsprovider.StateSuspended
 	}
 	return condition
+}
+
+// isDryRun reports whether the operation changes nothing in the cluster.
+func (s *state) isDryRun() bool { return s.operation.partial == "a dry run" }
+
+// failed reports whether the operation was to change something and did not get through.
+func (s *state) failed() bool {
+	return (s.phase == phaseFailed || s.phase == phaseError) && !s.isDryRun()
 }
 
 // failingCondition returns a condition that is an error. All that are end in that word; warnings and notices end in others
@@ -61,29 +68,39 @@ func failingCondition(f *applier.Fields) (gitopsprovider.Condition, bool) {
 // health reads status.health, which is that of before a sync until the Application is compared again. Before anything
 // was synced it says little: Healthy, where the objects are of kinds that have no health, or Missing (3.2.11). Missing is
 // no failure: it is said of what the followed revision has and nobody synced yet.
-func health(f *applier.Fields) gitopsprovider.Condition {
+//
+// The record of a dry run stands in the place of the last sync's, which may have failed. That one is over only if the
+// Application is Synced.
+func health(f *applier.Fields, state *state) gitopsprovider.Condition {
 	status := applier.Field[string](f, "status", "health", "status")
 	condition := gitopsprovider.Condition{
 		Reason: status, Message: applier.Field[string](f, "status", "health", "message"),
 		Since: gitopsprovider.ParseTime(applier.Field[string](f, "status", "health", "lastTransitionTime")),
 	}
-	finished := gitopsprovider.ParseTime(applier.Field[string](f, "status", "operationState", "finishedAt"))
+	outOfSync := applier.Field[string](f, "status", "sync", "status") == "OutOfSync"
+	var finished time.Time
+	if !state.isDryRun() {
+		finished = gitopsprovider.ParseTime(applier.Field[string](f, "status", "operationState", "finishedAt"))
+	}
 	judged := gitopsprovider.ParseTime(applier.Field[string](f, "status", "reconciledAt"))
 	switch {
-	case len(applier.Field[[]any](f, "status", "history")) == 0 && (status == healthHealthy || status == healthMissing) && applier.Field[string](f, "status", "sync", "status") == "OutOfSync":
+	case len(applier.Field[[]any](f, "status", "history")) == 0 && (status == healthHealthy || status == healthMissing) && outOfSync:
 		condition.Reason, condition.Message = "NeverSynced", "nothing was synced yet"
 	case status != "" && judged.Before(finished):
 		condition.Reason = "NotJudged"
 		condition.Message = fmt.Sprintf("health was not judged since the sync that ended at %s; before it, it was %s",
 			finished.UTC().Format(time.RFC3339), status)
-	case status == healthHealthy:
-		condition.State = gitopsprovider.StateReady
 	case status == healthProgressing:
 		condition.State = gitopsprovider.StateProgressing
-	case status == healthSuspended:
-		condition.State = gitopsprovider.StateSuspended
 	case status == healthDegraded:
 		condition.State = gitopsprovider.StateFailing
+	case state.isDryRun() && outOfSync:
+		condition.Reason = "DryRun"
+		condition.Message = "the last operation was a dry run, so that how the sync before it ended is not known; health is " + status
+	case status == healthHealthy:
+		condition.State = gitopsprovider.StateReady
+	case status == healthSuspended:
+		condition.State = gitopsprovider.StateSuspended
 	}
 	return condition
 }

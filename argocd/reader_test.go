@@ -106,6 +106,11 @@ func operationState(phase, more string) string {
 	return "operationState: {phase: " + phase + ", message: m, startedAt: '2026-05-04T12:00:00Z', operation: {sync: {}}" + more + "}"
 }
 
+// dryRun is the record of a dry run to commitB that ended at noon.
+func dryRun(phase string) string {
+	return "operationState: {phase: " + phase + ", message: m, startedAt: '2026-05-04T12:00:00Z', finishedAt: '2026-05-04T12:00:05Z', operation: {sync: {dryRun: true, revision: " + commitB + "}}, syncResult: {revision: " + commitB + "}}"
+}
+
 func TestAReaderDescribesAnApplication(t *testing.T) {
 	t.Parallel()
 	c := viewed(t)
@@ -162,8 +167,24 @@ func TestHowAnApplicationIsDoing(t *testing.T) {
 		"asked to sync after its failure": {operationState("Failed", "") + "}, operation: {sync: {revision: main}", gitopsprovider.StateProgressing, "Requested"},
 		"syncing what it was asked to":    {operationState("Running", "") + "}, operation: {sync: {revision: main}", gitopsprovider.StateProgressing, "Running"},
 		"a dry run that failed": {
-			"operationState: {phase: Failed, startedAt: '2026-05-04T12:00:00Z', operation: {sync: {dryRun: true}}}, " + healthAt("Healthy", "2026-05-04T12:00:00Z"),
+			dryRun("Failed") + ", " + healthAt("Healthy", "2026-05-04T12:00:00Z"),
 			gitopsprovider.StateReady, "Healthy",
+		},
+		// Its record stands in the place of that of the last sync, which may have failed.
+		"a dry run while out of sync": {
+			dryRun("Succeeded") + ", " + history("2026-05-04T09:00:00Z="+commitA) + ", sync: {status: OutOfSync}, " + healthAt("Healthy", "2026-05-04T12:00:00Z"),
+			gitopsprovider.StateUnknown, "DryRun",
+		},
+		"a dry run while synced": {
+			dryRun("Succeeded") + ", " + history("2026-05-04T09:00:00Z="+commitA) + ", sync: {status: Synced}, " + healthAt("Healthy", "2026-05-04T11:59:00Z"),
+			gitopsprovider.StateReady, "Healthy",
+		},
+		"a dry run while degraded": {
+			dryRun("Succeeded") + ", " + history("2026-05-04T09:00:00Z="+commitA) + ", sync: {status: OutOfSync}, " + healthAt("Degraded", "2026-05-04T11:59:00Z"),
+			gitopsprovider.StateFailing, "Degraded",
+		},
+		"a dry run while at work": {
+			dryRun("Failed") + ", sync: {status: OutOfSync}, " + healthAt("Progressing", "2026-05-04T11:59:00Z"), gitopsprovider.StateProgressing, "Progressing",
 		},
 		"a condition that is an error": {
 			"conditions: [{type: OrphanedResourceWarning, message: w}, {type: ComparisonError, message: m, lastTransitionTime: '2026-05-04T12:00:00Z'}], " + healthAt("Healthy", "2026-05-04T12:00:00Z"),
@@ -208,8 +229,16 @@ func TestWhatAnApplicationAppliedIsInItsHistory(t *testing.T) {
 		inPart    bool
 	}{
 		"a dry run applies nothing": {
-			history("2026-05-04T09:00:00Z="+commitA) + ", operationState: {phase: Succeeded, startedAt: '2026-05-04T12:00:00Z', operation: {sync: {dryRun: true}}, syncResult: {revision: " + commitB + "}}",
-			commitA, "", false,
+			history("2026-05-04T09:00:00Z="+commitA) + ", " + dryRun("Succeeded"), commitA, "", false,
+		},
+		"a dry run that failed attempts nothing": {
+			history("2026-05-04T09:00:00Z="+commitA) + ", " + dryRun("Failed"), commitA, "", false,
+		},
+		"a sync that failed before it resolved anything attempted what it was asked for": {
+			history("2026-05-04T09:00:00Z="+commitA) + ", operationState: {phase: Error, startedAt: '2026-05-04T12:00:00Z', operation: {sync: {revision: " + commitB + "}}}", commitA, commitB, false,
+		},
+		"what a sync that was asked for no revision attempted is not known": {
+			history("2026-05-04T09:00:00Z="+commitA) + ", " + operationState("Error", ""), commitA, "", false,
 		},
 		"a sync that failed may have applied some of it": {
 			history("2026-05-04T09:00:00Z="+commitA) + ", " + operationState("Failed", ", syncResult: {revision: "+commitB+"}"), commitA, commitB, true,
@@ -225,7 +254,7 @@ func TestWhatAnApplicationAppliedIsInItsHistory(t *testing.T) {
 			write(t, c, app("shop", "", test.status))
 			o := read(t, c, application("shop"))
 			assert.Equal(t, test.applied, o.Sources[0].Applied)
-			assert.Equal(t, test.attempted, o.Attempted)
+			assert.Equal(t, test.attempted, o.Sources[0].Attempted)
 			assert.Equal(t, test.inPart, o.InPart)
 		})
 	}
@@ -256,6 +285,44 @@ func TestAnApplicationWithSeveralSources(t *testing.T) {
 		`Git https://git.example.com/acme/values "" aaaaaaaaaaaa from  at 10:00`,
 		`OCI oci://registry.example.com/shop "" sha256:1 from  at 10:00`,
 	}, got)
+}
+
+func TestWhatWasAttemptedOfSeveralSources(t *testing.T) {
+	t.Parallel()
+	sources := "sources: [{repoURL: 'https://git.example.com/acme/shop', path: a}, {repoURL: 'https://git.example.com/acme/other', path: b}]"
+	applied := "history: [{id: 1, deployedAt: '2026-05-04T10:00:00Z', " + sources + ", revisions: [" + commitA + ", " + commitA + "]}], "
+	failed := func(sync, result string) string {
+		return applied + "operationState: {phase: Failed, message: m, startedAt: '2026-05-04T12:00:00Z', operation: {sync: {" + sync + "}}" + result + "}"
+	}
+	note := []string{commitB + " was attempted since, and failed; it may be applied in part"}
+	for name, test := range map[string]struct {
+		status   string
+		revision string
+		notes    [][]string
+	}{
+		"the second one moved":     {failed("", ", syncResult: {revision: '', revisions: ["+commitA+", "+commitB+"]}"), commitB, [][]string{nil, note}},
+		"asked for, not resolved":  {failed("revisions: ["+commitB+", "+commitA+"]", ""), commitB, [][]string{note, nil}},
+		"asked for no revisions":   {failed("", ""), "", [][]string{nil, nil}},
+		"a single source of them":  {failed("", ", syncResult: {revision: "+commitB+"}"), "", [][]string{nil, nil}},
+		"as many as there are not": {failed("", ", syncResult: {revision: '', revisions: ["+commitB+", "+commitB+", "+commitB+"]}"), "", [][]string{nil, nil}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := viewed(t)
+			write(t, c, app("shop", sources, test.status))
+			v := viewsOf(t, c)
+			list, err := v.Changes(t.Context(), gitopsprovider.TimeWindow{}, gitopsprovider.Selector{})
+			require.NoError(t, err)
+			var notes [][]string
+			for _, change := range list.Changes {
+				notes = append(notes, change.Notes)
+			}
+			assert.Equal(t, test.notes, notes)
+			events, err := v.WatchFailures(t.Context(), gitopsprovider.FailureOptions{})
+			require.NoError(t, err)
+			assert.Equal(t, test.revision, (<-events).Revision)
+		})
+	}
 }
 
 func TestAnApplicationThatMovedToSeveralSourcesHasNotAppliedThem(t *testing.T) {

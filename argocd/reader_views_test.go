@@ -205,6 +205,35 @@ func TestASyncThatFailsAgainIsReportedOnce(t *testing.T) {
 	})
 }
 
+// The record of a dry run takes the place of that of the sync that failed.
+func TestADryRunIsNoRecovery(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := viewed(t)
+		write(t, c, app("shop", "", history("2026-05-04T09:00:00Z="+commitA)+", sync: {status: OutOfSync}, health: {status: Healthy}, reconciledAt: '2026-05-04T13:00:00Z'"))
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		events, err := viewsOf(t, c).WatchFailures(ctx, gitopsprovider.FailureOptions{Recoveries: true})
+		require.NoError(t, err)
+		for _, step := range []struct{ data, want string }{
+			{`{"status":{"operationState":{"phase":"Failed","startedAt":"2026-05-04T12:00:00Z","operation":{"sync":{}}}}}`, "Failed: Failed"},
+			{`{"status":{"operationState":{"phase":"Succeeded","startedAt":"2026-05-04T12:10:00Z","finishedAt":"2026-05-04T12:10:05Z","operation":{"sync":{"dryRun":true}}}}}`, ""},
+			{`{"status":{"sync":{"status":"Synced"}}}`, "Recovered: Healthy"},
+		} {
+			synctest.Wait()
+			patch(t, c, "shop", step.data)
+			synctest.Wait()
+			got := ""
+			select {
+			case event := <-events:
+				got = string(event.Type) + ": " + event.Ready.Reason
+			default:
+			}
+			assert.Equal(t, step.want, got, step.data)
+		}
+	})
+}
+
 func patch(t *testing.T, c *fake.Cluster, name, data string) {
 	t.Helper()
 	_, err := c.Resource(applications).Namespace("argocd").Patch(t.Context(), name, types.MergePatchType, []byte(data), metav1.PatchOptions{})

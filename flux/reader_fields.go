@@ -77,10 +77,11 @@ func elsewhere(f *applier.Fields) string {
 	return ""
 }
 
-// attempted notes what the object last failed to apply. It is what runs with the reasons given may have left behind in part.
+// attempted notes what the object last failed to apply of its only source. It is what runs with the reasons given may have
+// left behind in part. A run that failed before it had the content leaves the revision of the one before.
 func attempted(f *applier.Fields, o *gitopsprovider.Object, inPart ...string) {
 	if o.Ready.State == gitopsprovider.StateFailing {
-		o.Attempted = applier.Field[string](f, "status", "lastAttemptedRevision")
+		o.Sources[0].Attempted = applier.Field[string](f, "status", "lastAttemptedRevision")
 		o.InPart = slices.Contains(inPart, o.Ready.Reason)
 	}
 }

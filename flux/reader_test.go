@@ -140,14 +140,14 @@ status:
 		Ready:           gitopsprovider.Condition{State: gitopsprovider.StateFailing, Reason: "HealthCheckFailed", Message: "timeout waiting", Since: utc("2026-05-04T12:01:00Z")},
 		TargetNamespace: "shop", TargetCluster: "that of kubeConfig edge",
 		Sources: []gitopsprovider.SourceUse{{
-			Relation: gitopsprovider.RelationSource, Path: "apps/shop", Applied: revisionA,
+			Relation: gitopsprovider.RelationSource, Path: "apps/shop", Applied: revisionA, Attempted: revisionB,
 			Source: gitopsprovider.Source{Object: of("GitRepository", "team-a", "repo")},
 		}},
 		Deployments: []gitopsprovider.Deployment{
 			{Revisions: []gitopsprovider.DeployedRevision{{Revision: revisionA}}, At: utc("2026-05-04T10:00:00Z")},
 			{Revisions: []gitopsprovider.DeployedRevision{{Revision: "old@sha1:1"}}, At: utc("2026-05-03T10:00:00Z")},
 		},
-		Attempted: revisionB, InPart: true,
+		InPart: true,
 		Links: []gitopsprovider.Link{
 			{Relation: gitopsprovider.RelationDependsOn, To: of("Kustomization", "team-a", "db")},
 			{Relation: gitopsprovider.RelationDependsOn, To: of("Kustomization", "flux-system", "queue")},
@@ -315,13 +315,13 @@ func TestAReaderDescribesAHelmRelease(t *testing.T) {
 		Ready:           gitopsprovider.Condition{State: gitopsprovider.StateFailing, Reason: "UpgradeFailed", Message: "m", Since: utc("2026-05-04T12:10:00Z")},
 		TargetNamespace: "shop",
 		Sources: []gitopsprovider.SourceUse{{
-			Relation: gitopsprovider.RelationChart, Applied: "1.2.3+bbbbbbbbbbbb", Source: gitopsprovider.Source{Object: of("HelmChart", "flux-system", "team-a-web")},
+			Relation: gitopsprovider.RelationChart, Applied: "1.2.3+bbbbbbbbbbbb", Attempted: "1.2.4", Source: gitopsprovider.Source{Object: of("HelmChart", "flux-system", "team-a-web")},
 		}},
 		Deployments: []gitopsprovider.Deployment{
 			{Revisions: []gitopsprovider.DeployedRevision{{Revision: "1.2.3+bbbbbbbbbbbb"}}, At: utc("2026-05-04T12:00:00Z")},
 			{Revisions: []gitopsprovider.DeployedRevision{{Revision: "1.2.2"}}, At: utc("2026-05-04T09:00:00Z")},
 		},
-		Attempted: "1.2.4", InPart: true, Release: gitopsprovider.Release{Namespace: "shop", Name: "shop-web"},
+		InPart: true, Release: gitopsprovider.Release{Namespace: "shop", Name: "shop-web"},
 		Links:   []gitopsprovider.Link{{Relation: gitopsprovider.RelationDependsOn, To: of("HelmRelease", "team-a", "db")}},
 		Applies: []gitopsprovider.Workload{{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}},
 		References: []gitopsprovider.Reference{

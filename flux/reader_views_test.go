@@ -237,6 +237,23 @@ func TestFailuresOfFluxAreReportedOnce(t *testing.T) {
 	})
 }
 
+// A run that cannot fetch its artifact leaves lastAttemptedRevision at what is applied, which is not to blame.
+func TestAFailureNamesNoRevisionThatIsAppliedAlready(t *testing.T) {
+	for attempted, want := range map[string]string{revisionA: "", revisionB: revisionB} {
+		t.Run(attempted, func(t *testing.T) {
+			t.Parallel()
+			c := viewed(t)
+			write(t, c, `{apiVersion: kustomize.toolkit.fluxcd.io/v1, kind: Kustomization, metadata: {namespace: team-a, name: shop}, spec: {interval: 1m, prune: true, sourceRef: {kind: GitRepository, name: repo}},
+  status: {lastAppliedRevision: "`+revisionA+`", lastAttemptedRevision: "`+attempted+`", conditions: [{type: Ready, status: "False", reason: ArtifactFailed, message: m, lastTransitionTime: "2026-05-04T12:00:00Z"}]}}`)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			events, err := viewsOf(t, c).WatchFailures(ctx, gitopsprovider.FailureOptions{})
+			require.NoError(t, err)
+			assert.Equal(t, want, (<-events).Revision)
+		})
+	}
+}
+
 func TestEachFluxKindHasItsOwnAnswer(t *testing.T) {
 	t.Parallel()
 	c := fake.NewCluster(fake.Options{Namespaces: []string{"flux-system", "team-a"}, Unserved: []schema.GroupResource{resources["HelmRelease"].GroupResource()}})

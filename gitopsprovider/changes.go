@@ -94,7 +94,7 @@ func (c *changes) ofApplier(o Object) {
 			FromRev: run.from, FromCommit: commitOf(source.source, run.from),
 			Current: true, DeployedAt: run.since, DeployedAfter: run.after, ManagedBy: managers, Ready: o.Ready, Notes: source.notes,
 		}
-		a.note(o, run)
+		a.note(o, use, run)
 		if c.window.isSet() && source.commit != "" {
 			a.query = HistoryQuery{
 				Repository: source.source.URL, Path: source.path, Revision: source.commit, Branch: source.source.Branch,
@@ -106,13 +106,13 @@ func (c *changes) ofApplier(o Object) {
 }
 
 // note says what the change does not show.
-func (a *applied) note(o Object, r run) {
+func (a *applied) note(o Object, use SourceUse, r run) {
 	notes := a.change.Notes
 	if o.Err != nil {
 		notes = append(notes, "the applier could not be read in full: "+o.Err.Error())
 	}
-	if o.Attempted != "" && !sameRevision(o.Attempted, a.change.ToRev) {
-		note := o.Attempted + " was attempted since, and failed"
+	if attempted := use.failed(); attempted != "" {
+		note := attempted + " was attempted since, and failed"
 		if o.InPart {
 			note += "; it may be applied in part"
 		}

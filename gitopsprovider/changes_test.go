@@ -219,10 +219,13 @@ func TestWhatWasAttemptedIsNotWhatIsApplied(t *testing.T) {
 		true:  "main@sha1:" + commitB + " was attempted since, and failed; it may be applied in part",
 	} {
 		object := app("ns/a", applies("Repo ns/r", "", "main@sha1:"+commitA))
-		object.Attempted, object.InPart = "main@sha1:"+commitB, inPart
+		object.InPart = inPart
+		object.Sources[0].Attempted = "main@sha1:" + commitB
 		change := changesNow(t, object, repo("ns/r", shopURL)).Changes[0]
 		assert.Equal(t, commitA, change.ToCommit)
 		assert.Equal(t, []string{want}, change.Notes)
+		object.Sources[0].Attempted = "sha1:" + commitA
+		assert.Empty(t, changesNow(t, object, repo("ns/r", shopURL)).Changes[0].Notes, "a retry of what is applied")
 	}
 }
 

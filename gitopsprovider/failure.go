@@ -40,7 +40,8 @@ type FailureEvent struct {
 	Standing bool `json:"standing,omitempty"`
 	// Ready is what the object says of itself now.
 	Ready Condition `json:"ready"`
-	// Revision is what an applier failed to apply, or applies, if it says so; it may be empty.
+	// Revision is what an applier failed to apply, of the first of its sources where that is another one than what it
+	// applies. Empty if it does not say so, and for what fails with a revision that it had applied before.
 	Revision string `json:"revision,omitempty"`
 	// Failure is what an object that recovered or is gone failed with.
 	Failure *Condition `json:"failure,omitempty"`

@@ -1,6 +1,7 @@
 package gitopsprovider
 
 import (
+	"cmp"
 	"context"
 	"regexp"
 	"sync"
@@ -136,11 +137,8 @@ func (w *failureWatch) event(what FailureType, o Object) FailureEvent {
 		Type: what, Engine: w.reader.Engine(), Workload: o.Workload, UID: o.UID, Ready: o.Ready, Observed: time.Now(),
 		Key: o.UID + "/" + o.Ready.Since.UTC().Format(time.RFC3339) + "/" + o.Ready.Reason,
 	}
-	event.Revision = o.Attempted
 	for _, use := range o.Sources {
-		if event.Revision == "" {
-			event.Revision = use.Applied
-		}
+		event.Revision = cmp.Or(event.Revision, use.failed())
 	}
 	return event
 }

@@ -167,12 +167,15 @@ func TestAKeyIsTheSameWhoeverReportsTheFailure(t *testing.T) {
 				events, err := views(t, gitopsprovider.NoDiffer{}, m).WatchFailures(ctx, gitopsprovider.FailureOptions{})
 				require.NoError(t, err)
 				m.sightings["App"] <- gitopsprovider.Sighting{Answer: gitopsprovider.AnswerFound, Object: with(app("ns/a", is(failure)), func(o *gitopsprovider.Object) {
-					o.UID, o.Attempted = "u1", "main@sha1:"+commitB
+					o.UID = "u1"
+					o.Sources = []gitopsprovider.SourceUse{
+						{Applied: "main@sha1:" + commitA, Attempted: "v1@sha1:" + commitA}, {Attempted: "main@sha1:" + commitB}, {Attempted: "main@sha1:" + commitC},
+					}
 				})}
 				event := <-events
 				keys[event.Key] = true
 				assert.Equal(t, "u1/2026-05-04T12:00:00Z/Build", event.Key)
-				assert.Equal(t, "main@sha1:"+commitB, event.Revision)
+				assert.Equal(t, "main@sha1:"+commitB, event.Revision, "not what was applied before, and tried anew")
 				assert.Equal(t, gitopsprovider.Engine("Delivery"), event.Engine)
 				assert.False(t, event.Observed.IsZero())
 				cancel()

@@ -29,10 +29,8 @@ type Object struct {
 	Sources []SourceUse
 	// Deployments are what an applier applied, newest first, as far as its history goes.
 	Deployments []Deployment
-	// Attempted is the revision that an applier last failed to apply, if it fails. InPart is whether some of it may be
-	// applied all the same.
-	Attempted string
-	InPart    bool
+	// InPart is whether some of what its Sources have in Attempted may be applied all the same.
+	InPart bool
 	// Release is the Helm release that an applier deploys as, namespace and name.
 	Release Release
 
@@ -144,6 +142,9 @@ type SourceUse struct {
 	Path string
 	// Applied is the revision that is applied now, in the engine's words. Empty if nothing is.
 	Applied string
+	// Attempted is the revision that an applier last failed to apply, if it fails. That may be the one that is applied: it
+	// was not what failed then, and is not shown.
+	Attempted string
 }
 
 // Deployment is one entry of an applier's own history.

@@ -38,6 +38,15 @@ func (s *survey) listSources(ctx context.Context, objects []Object) {
 	}
 }
 
+// failed returns the revision that was attempted and failed. It is empty if that is what is applied: a retry of what was
+// well before does not put the blame on it.
+func (use SourceUse) failed() string {
+	if use.Attempted == "" || sameRevision(use.Attempted, use.Applied) {
+		return ""
+	}
+	return use.Attempted
+}
+
 // usedSource is what is known of one source that an applier uses.
 type usedSource struct {
 	source Source
