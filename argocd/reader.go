@@ -20,6 +20,9 @@ const Engine gitopsprovider.Engine = "ArgoCD"
 // Its appliers are Applications, its generators ApplicationSets. It needs the verbs get, list and watch on both, and get
 // and list on Events.
 //
+// A source of several that has a ref and no path lends its files to the others and makes no manifests. It is a change of its
+// own, with Source.Lends and a note: a commit of it is applied only so far as the others name the files that it touches.
+//
 // What is applied is the newest entry of status.history, and what was before it the one before: dry runs and syncs of
 // selected resources leave none. An Application is Ready when it is healthy. It fails when its last operation did, when
 // it has a condition that is an error, or when its health is Degraded, and is at work while an operation is asked for or

@@ -74,11 +74,14 @@ func revisionsOf(f *applier.Fields, path ...string) []string {
 	return revisions
 }
 
-// sourcesOf reads spec.sources, which win over spec.source.
+// sourcesOf reads spec.sources, which win over spec.source. One of several that has a ref and neither path nor chart makes no
+// manifests: the others name its files as $ref/… (3.2.11, reposerver/repository/repository.go GenerateManifest).
 func sourcesOf(f *applier.Fields) []gitopsprovider.SourceUse {
 	var uses []gitopsprovider.SourceUse
 	for _, entry := range f.Each("spec", "sources") {
-		uses = append(uses, sourceUse(entry))
+		use := sourceUse(entry)
+		use.Source.Lends = applier.Field[string](entry, "ref") != "" && use.Path == "" && use.Source.Type == gitopsprovider.SourceGit
+		uses = append(uses, use)
 	}
 	if len(uses) == 0 && f.Has("spec", "source") {
 		uses = append(uses, sourceUse(f, "spec", "source"))

@@ -267,9 +267,10 @@ func TestAnApplicationWithSeveralSources(t *testing.T) {
 	chart := "{repoURL: 'https://charts.example.com', chart: web, targetRevision: 1.x}"
 	values := "{repoURL: 'https://git.example.com/acme/values', ref: values}"
 	oci := "{repoURL: 'oci://registry.example.com/shop', path: ., targetRevision: latest}"
-	sources := "sources: [" + strings.Join([]string{git, chart, values, oci}, ", ") + "]"
+	both := "{repoURL: 'https://git.example.com/acme/both', path: ., ref: both}"
+	sources := "sources: [" + strings.Join([]string{git, chart, values, oci, both}, ", ") + "]"
 	entry := func(id int, at, first string) string {
-		return fmt.Sprintf("{id: %d, deployedAt: '%s', %s, revisions: [%s, 1.2.3, %s, 'sha256:1']}", id, at, sources, first, commitA)
+		return fmt.Sprintf("{id: %d, deployedAt: '%s', %s, revisions: [%s, 1.2.3, %s, 'sha256:1', %s]}", id, at, sources, first, commitA, commitA)
 	}
 	write(t, c, app("shop", sources, "history: ["+entry(1, "2026-05-04T10:00:00Z", commitA)+", "+entry(2, "2026-05-04T11:00:00Z", commitB)+"]"))
 
@@ -277,13 +278,16 @@ func TestAnApplicationWithSeveralSources(t *testing.T) {
 	require.NoError(t, err)
 	var got []string
 	for _, change := range list.Changes {
-		got = append(got, fmt.Sprintf("%s %s %q %.12s from %.12s at %s", change.Source.Type, change.Source.URL, change.Path, change.ToRev, change.FromRev, change.DeployedAt.Format("15:04")))
+		assert.Equal(t, change.Source.Lends, len(change.Notes) == 1)
+		lends := map[bool]string{true: " lends files"}[change.Source.Lends]
+		got = append(got, fmt.Sprintf("%s %s %q %.12s from %.12s at %s%s", change.Source.Type, change.Source.URL, change.Path, change.ToRev, change.FromRev, change.DeployedAt.Format("15:04"), lends))
 	}
 	assert.ElementsMatch(t, []string{
 		`Git https://git.example.com/acme/shop "apps/shop" bbbbbbbbbbbb from aaaaaaaaaaaa at 11:00`,
 		`Helm https://charts.example.com "web" 1.2.3 from  at 10:00`,
-		`Git https://git.example.com/acme/values "" aaaaaaaaaaaa from  at 10:00`,
+		`Git https://git.example.com/acme/values "" aaaaaaaaaaaa from  at 10:00 lends files`,
 		`OCI oci://registry.example.com/shop "" sha256:1 from  at 10:00`,
+		`Git https://git.example.com/acme/both "" aaaaaaaaaaaa from  at 10:00`,
 	}, got)
 }
 

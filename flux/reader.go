@@ -21,7 +21,8 @@ const Engine gitopsprovider.Engine = "Flux"
 // What is applied is lastAppliedRevision, and what was before it the previous entry of status.history that succeeded. Flux keeps
 // one entry for each content, under the last revision that had it, so commits that changed nothing of the
 // content do not stand in it. Of a HelmRelease it is the version of the chart; if that is built from a GitRepository, its commit
-// is known as long as the HelmChart still holds that version.
+// is known as long as the HelmChart still holds that version. Its history names the chart and not the repository: of a version
+// of another chart than the one that is named now, only that name is known.
 func NewReader(client dynamic.Interface) *gitopsprovider.ClusterReader {
 	return gitopsprovider.NewClusterReader(client, gitopsprovider.Dialect{
 		Engine: Engine, Kinds: readerKinds, Describe: describe, Managers: managers,

@@ -2,6 +2,7 @@ package flux
 
 import (
 	"cmp"
+	"path"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -42,7 +43,7 @@ func describeHelmRelease(f *applier.Fields, o *gitopsprovider.Object) {
 			use.Applied = version
 		}
 		o.Deployments = append(o.Deployments, gitopsprovider.Deployment{
-			Revisions: []gitopsprovider.DeployedRevision{{Revision: version}},
+			Revisions: []gitopsprovider.DeployedRevision{{Chart: applier.Field[string](snapshot, "chartName"), Revision: version}},
 			At:        gitopsprovider.ParseTime(applier.Field[string](snapshot, "lastDeployed")),
 		})
 	}
@@ -79,7 +80,7 @@ func describeHelmChart(f *applier.Fields, o *gitopsprovider.Object) {
 	from.name.Namespace = o.Namespace
 	chart := applier.Field[string](f, "spec", "chart")
 	o.Source = &gitopsprovider.Source{
-		Type: gitopsprovider.SourceHelm, Ref: applier.Field[string](f, "spec", "version"),
+		Type: gitopsprovider.SourceHelm, Ref: applier.Field[string](f, "spec", "version"), Chart: chartName(f, from.kind),
 		Revision:  applier.Field[string](f, "status", "artifact", "revision"),
 		BuiltFrom: applier.Field[string](f, "status", "observedSourceArtifactRevision"),
 	}
@@ -93,4 +94,14 @@ func describeHelmChart(f *applier.Fields, o *gitopsprovider.Object) {
 	o.Sources = []gitopsprovider.SourceUse{use}
 	o.Refer("chart", strings.TrimSpace(chart+" "+o.Source.Ref))
 	o.Refer("sourceRef", use.Source.Object.String())
+}
+
+// chartName is the name of the chart that a HelmChart asks for. source-controller notes it with every chart that it packages,
+// and keeps the old one while it fails to (v1.9.4, internal/controller/helmchart_controller.go). In a HelmRepository
+// the charts are found by their names; elsewhere spec.chart is a folder.
+func chartName(f *applier.Fields, source string) string {
+	if source == "HelmRepository" {
+		return path.Base(applier.Field[string](f, "spec", "chart"))
+	}
+	return applier.Field[string](f, "status", "observedChartName")
 }

@@ -318,8 +318,8 @@ func TestAReaderDescribesAHelmRelease(t *testing.T) {
 			Relation: gitopsprovider.RelationChart, Applied: "1.2.3+bbbbbbbbbbbb", Attempted: "1.2.4", Source: gitopsprovider.Source{Object: of("HelmChart", "flux-system", "team-a-web")},
 		}},
 		Deployments: []gitopsprovider.Deployment{
-			{Revisions: []gitopsprovider.DeployedRevision{{Revision: "1.2.3+bbbbbbbbbbbb"}}, At: utc("2026-05-04T12:00:00Z")},
-			{Revisions: []gitopsprovider.DeployedRevision{{Revision: "1.2.2"}}, At: utc("2026-05-04T09:00:00Z")},
+			{Revisions: []gitopsprovider.DeployedRevision{{Chart: "web", Revision: "1.2.3+bbbbbbbbbbbb"}}, At: utc("2026-05-04T12:00:00Z")},
+			{Revisions: []gitopsprovider.DeployedRevision{{Chart: "web", Revision: "1.2.2"}}, At: utc("2026-05-04T09:00:00Z")},
 		},
 		InPart: true, Release: gitopsprovider.Release{Namespace: "shop", Name: "shop-web"},
 		Links:   []gitopsprovider.Link{{Relation: gitopsprovider.RelationDependsOn, To: of("HelmRelease", "team-a", "db")}},
@@ -345,6 +345,49 @@ func TestTheCommitOfAChartIsKnown(t *testing.T) {
 	assert.Equal(t, "charts/web", change.Path)
 	assert.Equal(t, "https://git.example.com/acme/charts", change.Source.URL)
 	assert.Equal(t, []string{"1.2.4 was attempted since, and failed; it may be applied in part"}, change.Notes)
+}
+
+// What a release deployed may be of another chart than the one that it names now.
+func TestAReleaseThatMovedToAnotherChart(t *testing.T) {
+	t.Parallel()
+	snapshot := func(version int, status, chart, of string) string {
+		return fmt.Sprintf(`{name: web, namespace: team-a, version: %d, status: %s, chartName: %s, chartVersion: %s, configDigest: d, digest: d, firstDeployed: "2026-05-04T09:00:00Z", lastDeployed: "2026-05-04T09:00:00Z"}`, version, status, chart, of)
+	}
+	const elsewhere, before = "the applier names another source or path now (https://charts.example.com shop), which was not applied yet", "another source or path was applied before"
+	for name, test := range map[string]struct {
+		source, chart, observed string
+		history                 []string
+		want, note              string
+	}{
+		"not deployed yet":               {"HelmRepository", "shop", "shop", []string{snapshot(1, "deployed", "web", "1.2.2")}, "web 1.2.2 from ", elsewhere},
+		"not fetched yet":                {"HelmRepository", "shop", "web", []string{snapshot(1, "deployed", "web", "1.2.2")}, "web 1.2.2 from ", elsewhere},
+		"deployed":                       {"HelmRepository", "shop", "shop", []string{snapshot(2, "deployed", "shop", "3.0.0"), snapshot(1, "superseded", "web", "1.2.2")}, "shop 3.0.0 from ", before},
+		"deployed long ago":              {"HelmRepository", "shop", "shop", []string{snapshot(2, "deployed", "shop", "3.0.0"), snapshot(1, "superseded", "shop", "1.2.2")}, "shop 3.0.0 from 1.2.2", ""},
+		"a folder named unlike it":       {"GitRepository", "./charts/frontend", "shop", []string{snapshot(1, "deployed", "shop", "3.0.0")}, "charts/frontend 3.0.0 from ", ""},
+		"a folder of another chart":      {"GitRepository", "./charts/frontend", "shop", []string{snapshot(1, "deployed", "web", "3.0.0")}, "web 3.0.0 from ", strings.Replace(elsewhere, " shop", " charts/frontend", 1)},
+		"a folder that was never packed": {"GitRepository", "./charts/frontend", "", []string{snapshot(1, "deployed", "web", "3.0.0")}, "charts/frontend 3.0.0 from ", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := viewed(t)
+			write(t, c, `{apiVersion: source.toolkit.fluxcd.io/v1, kind: `+test.source+`, metadata: {namespace: team-a, name: charts}, spec: {interval: 1m, url: "https://charts.example.com"}}
+---
+{apiVersion: source.toolkit.fluxcd.io/v1, kind: HelmChart, metadata: {namespace: team-a, name: team-a-web}, spec: {interval: 1m, chart: `+test.chart+`, reconcileStrategy: Revision, sourceRef: {kind: `+test.source+`, name: charts}},
+  status: {observedChartName: "`+test.observed+`", observedSourceArtifactRevision: "`+revisionB+`", artifact: {revision: 3.0.0, digest: 'sha256:1', path: p, url: 'http://x', lastUpdateTime: '2026-05-04T12:00:00Z'}}}
+---
+{apiVersion: helm.toolkit.fluxcd.io/v2, kind: HelmRelease, metadata: {namespace: team-a, name: web}, spec: {interval: 1m, chart: {spec: {chart: `+test.chart+`, sourceRef: {kind: `+test.source+`, name: charts}}}}, status: {history: [`+strings.Join(test.history, ", ")+`]}}
+`)
+			list, err := viewsOf(t, c).Changes(t.Context(), gitopsprovider.TimeWindow{}, gitopsprovider.Selector{})
+			require.NoError(t, err)
+			require.Len(t, list.Changes, 1)
+			change := list.Changes[0]
+			assert.Equal(t, test.want, change.Path+" "+change.ToRev+" from "+change.FromRev)
+			assert.Equal(t, test.note, strings.Join(change.Notes, "\n"))
+			moved := strings.HasPrefix(test.note, "the applier names")
+			assert.Equal(t, moved, change.Source.URL == "", "where another chart is from is not known")
+			assert.Equal(t, test.source == "GitRepository" && !moved, change.ToCommit != "")
+		})
+	}
 }
 
 // A release that was uninstalled because it failed leaves its predecessors in the history.

@@ -15,7 +15,7 @@ import (
 // Without a window there is one change for each source of an applier that has applied something: what is applied now,
 // and what was before it. With one there are the commits made in it that touched the path, up to what is applied now;
 // and the deployments made in it that no such commit explains, such as a rollback, and those of sources that are no Git
-// repository, as far as the applier's history goes. A commit is dated by its committer date, as in git log.
+// repository or only lend files to others, as far as the applier's history goes. A commit is dated by its committer date, as in git log.
 //
 // Every kind is listed once, page by page, whatever the selector; no object is read by itself. With a window, every
 // repository, path and commit is asked for its history once.
@@ -95,7 +95,7 @@ func (c *changes) ofApplier(o Object) {
 			Current: true, DeployedAt: run.since, DeployedAfter: run.after, ManagedBy: managers, Ready: o.Ready, Notes: source.notes,
 		}
 		a.note(o, use, run)
-		if c.window.isSet() && source.commit != "" {
+		if c.window.isSet() && source.commit != "" && !source.source.Lends {
 			a.query = HistoryQuery{
 				Repository: source.source.URL, Path: source.path, Revision: source.commit, Branch: source.source.Branch,
 				Since: c.window.Since, Until: c.window.Until, Limit: c.window.limit() + 1,
@@ -110,6 +110,9 @@ func (a *applied) note(o Object, use SourceUse, r run) {
 	notes := a.change.Notes
 	if o.Err != nil {
 		notes = append(notes, "the applier could not be read in full: "+o.Err.Error())
+	}
+	if a.change.Source.Lends {
+		notes = append(notes, "nothing of it is applied by itself: the other sources draw files from it, and it may have many others")
 	}
 	if attempted := use.failed(); attempted != "" {
 		note := attempted + " was attempted since, and failed"

@@ -115,6 +115,65 @@ func TestARangeDoesNotSpanTwoSources(t *testing.T) {
 	assert.Equal(t, []string{"another source or path was applied before"}, change.Notes)
 }
 
+// The history of a Helm release names charts and versions, and no repository. A version of one chart is none of another.
+func TestAVersionIsOfTheChartThatItWasDeployedFrom(t *testing.T) {
+	t.Parallel()
+	helm := repo("ns/helm", "https://charts.example.com")
+	helm.Source.Type = gitopsprovider.SourceHelm
+	chart := gitopsprovider.Object{
+		Workload: workload("Chart", "ns/c"), Source: &gitopsprovider.Source{Revision: "3.0.0", Chart: "shop"},
+		Sources: []gitopsprovider.SourceUse{{Source: gitopsprovider.Source{Object: workload("Repo", "ns/helm")}, Path: "shop"}},
+	}
+	release := func(applied string, deployments ...gitopsprovider.Deployment) gitopsprovider.Object {
+		return app("ns/a", applies("Chart ns/c", "", applied), func(o *gitopsprovider.Object) { o.Deployments = deployments })
+	}
+	of := func(clock, chart, version string) gitopsprovider.Deployment {
+		return gitopsprovider.Deployment{At: at(clock), Revisions: []gitopsprovider.DeployedRevision{{Chart: chart, Revision: version}}}
+	}
+	const elsewhere, before = "the applier names another source or path now (https://charts.example.com shop), which was not applied yet", "another source or path was applied before"
+	for name, test := range map[string]struct {
+		object gitopsprovider.Object
+		want   []string
+		notes  []string
+	}{
+		"of the chart that is named":     {release("3.0.0", of("12:00", "shop", "3.0.0"), of("11:00", "shop", "2.0.0")), []string{"https://charts.example.com shop 2.0.0 to 3.0.0", "https://charts.example.com shop  to 2.0.0"}, nil},
+		"of another chart":               {release("1.2.2", of("12:00", "web", "1.2.2")), []string{" web  to 1.2.2"}, []string{elsewhere}},
+		"of another chart, same version": {release("3.0.0", of("12:00", "web", "3.0.0")), []string{" web  to 3.0.0"}, []string{elsewhere}},
+		"after that of another chart":    {release("3.0.0", of("12:00", "shop", "3.0.0"), of("11:00", "web", "1.2.2")), []string{"https://charts.example.com shop  to 3.0.0", " web  to 1.2.2"}, []string{before}},
+		"after the same of another":      {release("3.0.0", of("12:00", "shop", "3.0.0"), of("11:00", "web", "3.0.0")), []string{"https://charts.example.com shop  to 3.0.0", " web  to 3.0.0"}, []string{before}},
+		"of a chart that is not told":    {release("3.0.0", of("12:00", "", "3.0.0")), []string{"https://charts.example.com shop  to 3.0.0"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			now := changesNow(t, test.object, chart, helm).Changes
+			window := changes(t, gitopsprovider.NoDiffer{}, newMemory(test.object, chart, helm), lastHours, gitopsprovider.Selector{}).Changes
+			var got []string
+			for _, change := range window {
+				got = append(got, fmt.Sprintf("%s %s %s to %s", change.Source.URL, change.Path, change.FromRev, change.ToRev))
+			}
+			assert.Equal(t, test.want, got)
+			require.Len(t, now, 1)
+			assert.Equal(t, test.notes, now[0].Notes)
+			assert.Equal(t, test.want[0], fmt.Sprintf("%s %s %s to %s", now[0].Source.URL, now[0].Path, now[0].FromRev, now[0].ToRev))
+		})
+	}
+}
+
+// A repository of values is every applier's: its commits are not the changes of one.
+func TestASourceThatOnlyLendsFilesHasItsDeploymentsAlone(t *testing.T) {
+	t.Parallel()
+	object := app("ns/a", func(o *gitopsprovider.Object) {
+		o.Sources = []gitopsprovider.SourceUse{{Source: gitopsprovider.Source{Type: gitopsprovider.SourceGit, URL: shopURL, Lends: true}, Applied: commitB}}
+	}, deployed("12:00 "+commitB, "09:00 "+commitA))
+	differ := &repository{history: map[string]gitopsprovider.History{"": {Commits: []gitopsprovider.Commit{commit(commitC, "11:00")}}}}
+	list := changes(t, differ, newMemory(object), lastHours, gitopsprovider.Selector{})
+	assert.Equal(t, []string{"App ns/a: aaaaaaaaaaaa to bbbbbbbbbbbb current at 12:00", "App ns/a: aaaaaaaaaaaa at 09:00"}, commits(list))
+	assert.Empty(t, differ.histories)
+	for _, change := range list.Changes {
+		assert.Equal(t, []string{"nothing of it is applied by itself: the other sources draw files from it, and it may have many others"}, change.Notes)
+	}
+}
+
 func TestWhichCommitIsApplied(t *testing.T) {
 	t.Parallel()
 	oci := repo("ns/oci", "oci://registry.example.com/shop")

@@ -122,6 +122,11 @@ type Source struct {
 	// Origin is the Git repository and revision that an artifact says it was made from. It is the word of whoever pushed
 	// the artifact.
 	Origin Origin `json:"origin,omitzero"`
+	// Chart is the name that the Helm chart in it has in its Chart.yaml. Empty if that is not known.
+	Chart string `json:"chart,omitempty"`
+	// Lends is whether an applier applies nothing of it by itself: its other sources draw files from it, Helm values
+	// for instance.
+	Lends bool `json:"lends,omitempty"`
 	// Incomplete says why a revision does not name the content in full. Empty if it does.
 	Incomplete string `json:"incomplete,omitempty"`
 }
@@ -160,6 +165,8 @@ type DeployedRevision struct {
 	// Type, URL and Path are those that the source had at the time. An empty URL is what the object says now.
 	Type      SourceType
 	URL, Path string
+	// Chart is the name of the chart that Revision is a version of, where the history tells that and no URL.
+	Chart string
 	// Revision is in the engine's words.
 	Revision string
 }

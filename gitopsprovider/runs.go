@@ -31,9 +31,9 @@ func runs(o Object, i int) []run {
 		revision := deployment.Revisions[i]
 		n := len(runs)
 		switch {
-		case n > 0 && revision.Path == last.Path && revision.URL == last.URL && sameRevision(revision.Revision, last.Revision):
+		case n > 0 && revision.Path == last.Path && revision.URL == last.URL && revision.Chart == last.Chart && sameRevision(revision.Revision, last.Revision):
 			runs[n-1].since, runs[n-1].after = deployment.At, deployment.After
-		case n > 0 && (revision.Path != last.Path || !sameURL(revision.URL, last.URL)):
+		case n > 0 && (revision.Path != last.Path || revision.Chart != last.Chart || !sameURL(revision.URL, last.URL)):
 			runs[n-1].moved = true
 			runs = append(runs, run{revision: revision.Revision, place: placeOf(revision), since: deployment.At, after: deployment.After})
 		default:
@@ -47,24 +47,32 @@ func runs(o Object, i int) []run {
 	return runs
 }
 
-// place is where a revision was deployed from. Without a URL it is not known.
+// place is where a revision was deployed from. Without a URL it is not known; the name of the chart may be.
 type place struct {
 	kind      SourceType
 	url, path string
+	chart     string
 }
 
 func placeOf(revision DeployedRevision) place {
-	return place{revision.Type, revision.URL, revision.Path}
+	return place{revision.Type, revision.URL, revision.Path, revision.Chart}
 }
 
-// in reports whether a place is a folder of a source, as far as it is known.
+// in reports whether a place is a folder or chart of a source, as far as it is known.
 func (p place) in(source Source, path string) bool {
-	return p.url == "" || p.path == path && sameURL(p.url, source.URL)
+	if p.url == "" {
+		return p.chart == "" || source.Chart == "" || p.chart == source.Chart
+	}
+	return p.path == path && sameURL(p.url, source.URL)
 }
 
-// instead returns the source and the path of a place that is not in the source given.
+// instead returns the source and the path of a place that is not in the source given. Of a chart that is not, nothing but its
+// name is known.
 func (p place) instead(source Source) (Source, string) {
-	return Source{Type: cmp.Or(p.kind, source.Type), URL: p.url}, p.path
+	if p.url == "" {
+		return Source{Chart: p.chart}, p.chart
+	}
+	return Source{Type: cmp.Or(p.kind, source.Type), URL: p.url, Lends: source.Lends}, p.path
 }
 
 // began is when the run began, as far as that is known.

@@ -1,6 +1,7 @@
 package gitopsprovider
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -60,7 +61,7 @@ type usedSource struct {
 // returns in place of an object says why it is not known.
 func used(use SourceUse, find func(Workload) (found Object, missing string)) usedSource {
 	u := usedSource{source: use.Source, path: use.Path, applied: use.Applied}
-	revision, moved := use.Applied, ""
+	revision, moved, chart := use.Applied, "", use.Source.Chart
 	seen := map[Workload]bool{}
 	for object := use.Source.Object; !object.IsZero() && !seen[object]; {
 		seen[object] = true
@@ -70,11 +71,12 @@ func used(use SourceUse, find func(Workload) (found Object, missing string)) use
 		}
 		if missing != "" {
 			u.notes = append(u.notes, missing)
-			u.source = Source{Object: object}
+			u.source = Source{Object: object, Chart: chart}
 			return u
 		}
+		chart = cmp.Or(chart, found.Source.Chart)
 		u.source = *found.Source
-		u.source.Object = object
+		u.source.Object, u.source.Chart = object, chart
 		if u.source.Incomplete != "" {
 			u.notes = append(u.notes, "the commit does not name the content in full: "+u.source.Incomplete)
 		}

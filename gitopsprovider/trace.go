@@ -38,12 +38,15 @@ type TraceSource struct {
 
 // Origin returns the nearest source of what manages the object that is in a Git repository: where to change the object for
 // good. What manages its manager has the manager's manifest, and not the object's. What an applier applies itself is in
-// its own step. The zero value is that none is known.
+// its own step. One that only lends files, such as values for a chart of a Helm repository, is meant if the applier has no
+// other. The zero value is that none is known.
 func (t Trace) Origin() TraceSource {
 	for _, step := range t.Steps[min(1, len(t.Steps)):] {
-		for _, source := range step.Sources {
-			if source.Source.Type == SourceGit {
-				return source
+		for _, lends := range []bool{false, true} {
+			for _, source := range step.Sources {
+				if source.Source.Type == SourceGit && source.Source.Lends == lends {
+					return source
+				}
 			}
 		}
 	}

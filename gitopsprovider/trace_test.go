@@ -255,3 +255,16 @@ func TestATraceEndsWithItsContext(t *testing.T) {
 	_, err := views(t, gitopsprovider.NoDiffer{}, newMemory()).Trace(ctx, configMap)
 	require.ErrorIs(t, err, errSilent)
 }
+
+// Values that lie beside a chart are where to change it only if the chart itself is in no repository.
+func TestAnOriginIsWhatIsAppliedBeforeWhatIsLent(t *testing.T) {
+	t.Parallel()
+	values := gitopsprovider.TraceSource{Source: gitopsprovider.Source{Type: gitopsprovider.SourceGit, URL: "https://git.example.com/acme/values", Lends: true}}
+	helm := gitopsprovider.TraceSource{Source: gitopsprovider.Source{Type: gitopsprovider.SourceHelm}}
+	git := gitopsprovider.TraceSource{Source: gitopsprovider.Source{Type: gitopsprovider.SourceGit, URL: shopURL}}
+	of := func(sources ...gitopsprovider.TraceSource) gitopsprovider.Trace {
+		return gitopsprovider.Trace{Steps: []gitopsprovider.TraceStep{{}, {Sources: sources}, {Sources: []gitopsprovider.TraceSource{git}}}}
+	}
+	assert.Equal(t, git, of(values, git).Origin())
+	assert.Equal(t, values, of(values, helm).Origin())
+}
