@@ -26,9 +26,11 @@ type Change struct {
 	// that ToRev itself introduced.
 	FromRev    string `json:"fromRev,omitempty"`
 	FromCommit string `json:"fromCommit,omitempty"`
-	// Current is whether ToRev is what is applied now, or the newest commit of that which touched the path.
+	// Current is whether ToRev is what is applied now, or the newest commit of that which touched the path. At most one
+	// change of a source is.
 	Current bool `json:"current"`
-	// DeployedAt is when ToRev was deployed. Zero if the applier's history does not tell.
+	// DeployedAt is when ToRev was deployed, for the first time if Commit is set. Zero if the applier's history does not tell,
+	// and for what was deployed after the window.
 	DeployedAt time.Time `json:"deployedAt,omitzero"`
 	// DeployedAfter is set instead where the history tells only that it was later than this, as after a rollback.
 	DeployedAfter time.Time `json:"deployedAfter,omitzero"`

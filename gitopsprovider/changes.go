@@ -170,9 +170,9 @@ func (c *changes) list() ChangeList {
 			list.Changes = append(list.Changes, a.change)
 		case answer != nil && answer.err == nil:
 			list.Cut = list.Cut || answer.history.Cut
-			list.Changes = append(list.Changes, a.ofCommits(answer.history.Commits, c.window)...)
+			list.Changes = append(list.Changes, a.landed(c.window, answer.history.Commits)...)
 		default:
-			list.Changes = append(list.Changes, a.ofRuns(c.window, nil)...)
+			list.Changes = append(list.Changes, a.landed(c.window, nil)...)
 		}
 	}
 	for query, answer := range c.histories {
@@ -200,55 +200,4 @@ func (c Change) when() time.Time {
 func compareReads(a, b Read) int {
 	return cmp.Or(cmp.Compare(a.Repository, b.Repository), cmp.Compare(a.Engine, b.Engine),
 		cmp.Compare(a.Group, b.Group), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Message, b.Message))
-}
-
-// ofCommits returns a change for each commit, and for what was deployed in the window that none of them explains.
-func (a applied) ofCommits(commits []Commit, window TimeWindow) []Change {
-	var changes []Change
-	for i := range commits {
-		commit := commits[i]
-		change := a.change
-		change.Commit = &commit
-		change.FromRev, change.FromCommit = "", ""
-		// Nothing newer that is applied touched the path, so the first is what stands there, whichever commit is applied.
-		change.Current = i == 0 && window.Until.IsZero()
-		if commit.Hash != change.ToCommit {
-			change.ToRev, change.ToCommit = commit.Hash, commit.Hash
-			change.DeployedAt, change.DeployedAfter = time.Time{}, time.Time{}
-		}
-		for _, run := range a.runs {
-			if gitref.CommitOf(run.revision) == commit.Hash {
-				change.DeployedAt, change.DeployedAfter = run.since, run.after
-			}
-		}
-		changes = append(changes, change)
-	}
-	return append(changes, a.ofRuns(window, commits)...)
-}
-
-// ofRuns returns a change for each deployment that was made in the window, unless one of the commits explains it: one that
-// was made since the deployment before it.
-func (a applied) ofRuns(window TimeWindow, commits []Commit) []Change {
-	var changes []Change
-	for i, run := range a.runs {
-		var before time.Time
-		if i+1 < len(a.runs) {
-			before = a.runs[i+1].began()
-		}
-		// Times are whole seconds, so that a commit may be as old as the deployment before the one that it made.
-		explained := slices.ContainsFunc(commits, func(c Commit) bool { return !c.When.Before(before) && !c.When.After(run.began()) })
-		if explained || !window.contains(run.began()) {
-			continue
-		}
-		change := a.change
-		change.Current = i == 0 && sameRevision(run.revision, a.change.ToRev)
-		if !run.place.in(change.Source, change.Path) {
-			change.Source, change.Path = run.place.instead(change.Source)
-		}
-		change.ToRev, change.ToCommit = run.revision, commitOf(change.Source, run.revision)
-		change.FromRev, change.FromCommit = run.from, commitOf(change.Source, run.from)
-		change.DeployedAt, change.DeployedAfter = run.since, run.after
-		changes = append(changes, change)
-	}
-	return changes
 }

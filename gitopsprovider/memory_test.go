@@ -183,6 +183,7 @@ const (
 	commitA = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 	commitB = "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
 	commitC = "cccccccccccccccccccccccccccccccccccccccc"
+	commitD = "dddddddddddddddddddddddddddddddddddddddd"
 )
 
 // repo is a Git source.

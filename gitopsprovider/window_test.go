@@ -94,36 +94,124 @@ func commits(list gitopsprovider.ChangeList) []string {
 // A rollback brings no commit of the window, and is what an incident is about.
 func TestAWindowHasTheDeploymentsThatNoCommitExplains(t *testing.T) {
 	t.Parallel()
+	type log = []gitopsprovider.Commit
 	for name, test := range map[string]struct {
 		history []string
-		commits []gitopsprovider.Commit
+		commits log
+		until   string
 		want    []string
 	}{
 		"a rollback": {
-			[]string{"12:00 " + commitA, "09:00 " + commitB}, nil,
-			[]string{"App ns/a: bbbbbbbbbbbb to aaaaaaaaaaaa current at 12:00", "App ns/a: bbbbbbbbbbbb at 09:00"},
+			history: []string{"12:00 " + commitA, "09:00 " + commitB},
+			want:    []string{"App ns/a: bbbbbbbbbbbb to aaaaaaaaaaaa current at 12:00", "App ns/a: bbbbbbbbbbbb at 09:00"},
 		},
 		"a rollback of which only the earliest time is known": {
-			[]string{">12:00 " + commitA, "09:00 " + commitB}, nil,
-			[]string{"App ns/a: bbbbbbbbbbbb to aaaaaaaaaaaa current after 12:00", "App ns/a: bbbbbbbbbbbb at 09:00"},
+			history: []string{">12:00 " + commitA, "09:00 " + commitB},
+			want:    []string{"App ns/a: bbbbbbbbbbbb to aaaaaaaaaaaa current after 12:00", "App ns/a: bbbbbbbbbbbb at 09:00"},
+		},
+		"a rollback to a commit of the window": {
+			history: []string{"12:30 " + commitA, "12:05 " + commitB, "11:01 " + commitA, "07:00 " + commitC}, commits: log{commit(commitA, "11:00")},
+			want: []string{"App ns/a: bbbbbbbbbbbb to aaaaaaaaaaaa current at 12:30", "App ns/a: aaaaaaaaaaaa to bbbbbbbbbbbb at 12:05", "App ns/a: aaaaaaaaaaaa at 11:01"},
+		},
+		"a rollback to a commit of the window that was not deployed before": {
+			history: []string{"12:30 " + commitA, "12:05 " + commitB, "07:00 " + commitC}, commits: log{commit(commitA, "11:00")},
+			want: []string{"App ns/a: bbbbbbbbbbbb to aaaaaaaaaaaa current at 12:30", "App ns/a: cccccccccccc to bbbbbbbbbbbb at 12:05", "App ns/a: aaaaaaaaaaaa"},
+		},
+		"a rollback to a commit of the window whose entry was moved": {
+			history: []string{">12:25 " + commitA, "12:05 " + commitB, "07:00 " + commitC}, commits: log{commit(commitA, "11:00")},
+			want: []string{"App ns/a: bbbbbbbbbbbb to aaaaaaaaaaaa current after 12:25", "App ns/a: cccccccccccc to bbbbbbbbbbbb at 12:05", "App ns/a: aaaaaaaaaaaa"},
+		},
+		"a rollback to a commit that did not touch the path": {
+			history: []string{"12:30 " + commitD, "12:05 " + commitB, "07:00 " + commitC}, commits: log{commit(commitA, "11:00")},
+			want: []string{"App ns/a: bbbbbbbbbbbb to dddddddddddd current at 12:30", "App ns/a: cccccccccccc to bbbbbbbbbbbb at 12:05", "App ns/a: aaaaaaaaaaaa"},
+		},
+		"a rollback after two attempts to go forward": {
+			history: []string{"12:30 " + commitA, "12:15 " + commitB, "12:05 " + commitD, "07:00 " + commitC}, commits: log{commit(commitA, "11:00")},
+			want: []string{
+				"App ns/a: bbbbbbbbbbbb to aaaaaaaaaaaa current at 12:30", "App ns/a: dddddddddddd to bbbbbbbbbbbb at 12:15",
+				"App ns/a: cccccccccccc to dddddddddddd at 12:05", "App ns/a: aaaaaaaaaaaa",
+			},
+		},
+		"a rollback from one commit of the window to another, and back": {
+			history: []string{"12:30 " + commitB, "12:15 " + commitA, "12:05 " + commitB, "07:00 " + commitC},
+			commits: log{commit(commitB, "11:00"), commit(commitA, "10:00")},
+			want: []string{
+				"App ns/a: aaaaaaaaaaaa to bbbbbbbbbbbb current at 12:30", "App ns/a: bbbbbbbbbbbb to aaaaaaaaaaaa at 12:15",
+				"App ns/a: bbbbbbbbbbbb at 12:05", "App ns/a: aaaaaaaaaaaa",
+			},
+		},
+		"a revert by a commit, whose content has an entry already": {
+			history: []string{">12:25 " + commitA, "12:05 " + commitB}, commits: log{commit(commitA, "12:29"), commit(commitB, "12:04")},
+			want: []string{"App ns/a: aaaaaaaaaaaa current after 12:25", "App ns/a: bbbbbbbbbbbb at 12:05"},
+		},
+		"a window that ends before a rollback": {
+			history: []string{"12:30 " + commitA, "12:05 " + commitB, "07:00 " + commitC}, commits: log{commit(commitA, "11:00")}, until: "12:15",
+			want: []string{"App ns/a: cccccccccccc to bbbbbbbbbbbb at 12:05", "App ns/a: aaaaaaaaaaaa"},
+		},
+		"a window that ends before a commit of it is deployed": {
+			history: []string{"12:30 " + commitA, "07:00 " + commitC}, commits: log{commit(commitA, "11:00")}, until: "12:15",
+			want: []string{"App ns/a: aaaaaaaaaaaa"},
 		},
 		"a deployment that a commit explains": {
-			[]string{"12:00 " + commitA, "07:00 " + commitB}, []gitopsprovider.Commit{commit(commitC, "11:00")},
-			[]string{"App ns/a: cccccccccccc current"},
+			history: []string{"12:00 " + commitA, "07:00 " + commitB}, commits: log{commit(commitC, "11:00")},
+			want: []string{"App ns/a: cccccccccccc current"},
 		},
 		"a deployment whose commit was made in the second of the one before": {
-			[]string{"12:00 " + commitC, "11:00 " + commitB}, []gitopsprovider.Commit{commit(commitC, "11:00")},
-			[]string{"App ns/a: cccccccccccc current at 12:00"},
+			history: []string{"12:00 " + commitC, "07:00 " + commitB}, commits: log{commit(commitC, "07:00")},
+			want: []string{"App ns/a: cccccccccccc current at 12:00"},
 		},
-		"one before the window": {[]string{"07:30 " + commitA, "07:00 " + commitB}, nil, []string{}},
+		"a deployment whose commit did not touch the path": {
+			history: []string{"12:30 " + commitD, "11:01 " + commitA}, commits: log{commit(commitA, "11:00")},
+			want: []string{"App ns/a: aaaaaaaaaaaa to dddddddddddd current at 12:30", "App ns/a: aaaaaaaaaaaa at 11:01"},
+		},
+		"a deployment after one whose commit was made in its second": {
+			history: []string{"13:00 " + commitB, "12:05 " + commitD, "11:00 " + commitA}, commits: log{commit(commitB, "12:50"), commit(commitA, "11:00")},
+			want: []string{"App ns/a: bbbbbbbbbbbb current at 13:00", "App ns/a: aaaaaaaaaaaa to dddddddddddd at 12:05", "App ns/a: aaaaaaaaaaaa at 11:00"},
+		},
+		"commits that are deployed one by one, long after they were made": {
+			history: []string{"12:30 " + commitB, "12:00 " + commitA, "07:00 " + commitC}, commits: log{commit(commitB, "11:00"), commit(commitA, "10:00")},
+			want: []string{"App ns/a: bbbbbbbbbbbb current at 12:30", "App ns/a: aaaaaaaaaaaa at 12:00"},
+		},
+		"one before the window": {history: []string{"07:30 " + commitA, "07:00 " + commitB}, want: []string{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m := newMemory(repo("ns/r", shopURL), app("ns/a", applies("Repo ns/r", "", commitA), deployed(test.history...)))
+			_, now, _ := strings.Cut(test.history[0], " ")
+			m := newMemory(repo("ns/r", shopURL), app("ns/a", applies("Repo ns/r", "", now), deployed(test.history...)))
 			differ := &repository{history: map[string]gitopsprovider.History{"": {Commits: test.commits}}}
-			assert.Equal(t, test.want, commits(changes(t, differ, m, lastHours, gitopsprovider.Selector{})))
+			window := lastHours
+			if test.until != "" {
+				window.Until = at(test.until)
+			}
+			assert.Equal(t, test.want, commits(changes(t, differ, m, window, gitopsprovider.Selector{})))
 		})
 	}
+}
+
+// What the dates alone tell may be wrong: after a branch was set back and went on, they explain what it was set back from.
+func TestADeploymentThatOnlyTheDatesExplainIsANoteOfTheCommit(t *testing.T) {
+	t.Parallel()
+	m := newMemory(repo("ns/r", shopURL), app("ns/a", applies("Repo ns/r", "", commitB), deployed("13:00 "+commitB, "12:05 "+commitD, "07:00 "+commitC)))
+	differ := &repository{history: map[string]gitopsprovider.History{"": {Commits: []gitopsprovider.Commit{commit(commitB, "12:50"), commit(commitA, "11:00")}}}}
+	list := changes(t, differ, m, lastHours, gitopsprovider.Selector{}).Changes
+	require.Len(t, list, 2)
+	assert.Empty(t, list[0].Notes)
+	assert.Equal(t, []string{"by the dates, it was deployed with " + commitD + " at 2026-05-04T12:05:00Z"}, list[1].Notes)
+	assert.Zero(t, list[1].DeployedAt)
+
+	window := gitopsprovider.TimeWindow{Since: lastHours.Since, Until: at("12:00")}
+	assert.Empty(t, changes(t, differ, m, window, gitopsprovider.Selector{}).Changes[1].Notes, "what came after the window is not told")
+}
+
+// An engine that moves the entry of what is applied again forgets when it was applied before.
+func TestADeploymentBeforeOneThatWasMovedMayHaveReplacedAnother(t *testing.T) {
+	t.Parallel()
+	m := newMemory(repo("ns/r", shopURL), app("ns/a", applies("Repo ns/r", "", commitA), deployed(">12:25 "+commitA, "12:05 "+commitB, "07:00 "+commitC)))
+	list := changes(t, &repository{}, m, lastHours, gitopsprovider.Selector{}).Changes
+	require.Len(t, list, 2)
+	assert.Empty(t, list[0].Notes, "the history knows what was rolled back")
+	assert.Equal(t, commitC, list[1].FromCommit)
+	assert.Equal(t, []string{"it may have replaced another revision: " + commitA + " was applied again since, and the history does not keep when it was before"}, list[1].Notes)
 }
 
 // The history of the applier has the version of a chart, not the commit that it was built from.

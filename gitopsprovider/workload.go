@@ -59,7 +59,7 @@ func (s Selector) matches(o Object) bool {
 // what stands now.
 type TimeWindow struct {
 	Since time.Time
-	// Until is the end. Zero is none.
+	// Until is the end. Zero is none. What was deployed after it is not told.
 	Until time.Time
 	// Limit is the largest number of changes to return. Zero is DefaultLimit with a Since, and no bound without.
 	Limit int
