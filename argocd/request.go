@@ -121,8 +121,9 @@ func (r *request) start(ctx context.Context, ref types.NamespacedName) (applier.
 		case read.read == nil && couldNotTell(unaskable):
 			started.Unconfirmed = fmt.Errorf("%w: %w, and then: %w", applier.ErrUnconfirmed, refused, unaskable)
 			return started, nil
-		case resent && read.uid == r.first && read.state.identity() != app.state.identity():
-			// What was sent first may have been made, carried out, and followed by another's operation.
+		case resent && (read.uid != r.first || read.resourceVersion == app.resourceVersion || read.state.identity() != app.state.identity()):
+			// What was sent first may be on its way yet, or have been made, carried out, and followed by another's operation or by
+			// the end of the Application.
 			started.Unconfirmed = fmt.Errorf("%w: %s: %w, when it was sent again", applier.ErrUnconfirmed, r.named, refused)
 			return started, nil
 		case !mayChange(refused):

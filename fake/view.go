@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"sync"
 	"syscall"
 	"time"
@@ -80,6 +81,9 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	parsed.User, parsed.Allowed = v.user, v.allowed
 	request, faults := v.record(parsed)
+	if trace := httptrace.ContextClientTrace(r.Context()); trace != nil && trace.WroteHeaders != nil {
+		trace.WroteHeaders() // as net/http's own transport does for each request that it sends
+	}
 	ctx, watch := r.Context(), (*openWatch)(nil)
 	if request.Verb == "watch" {
 		ctx, watch = v.open(ctx)

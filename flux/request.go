@@ -144,11 +144,13 @@ func (r *request) started(ks kustomization) applier.Started {
 
 // start makes the write that starts the apply. Before each try it reads both objects again and decides again.
 func (r *request) start(ctx context.Context) (applier.Started, error) {
+	var from kustomization
 	var started applier.Started
+	var resent bool
 	var refused error
 	for try := 0; ; try++ {
 		if refused != nil {
-			landed, unconfirmed := r.landed(ctx, started, refused)
+			landed, unconfirmed := r.landed(ctx, from, refused, resent)
 			switch {
 			case landed:
 				started.Unconfirmed = unconfirmed
@@ -172,8 +174,8 @@ func (r *request) start(ctx context.Context) (applier.Started, error) {
 		if err := context.Cause(ctx); err != nil {
 			return applier.Started{}, fmt.Errorf("%s was not asked: %w", r.named, err)
 		}
-		started = r.started(v.ks)
-		_, err = r.client.apply(ctx, kustomizationKind, r.startingPatch(v.ks))
+		from, started = v.ks, r.started(v.ks)
+		resent, err = r.client.applyCounted(ctx, kustomizationKind, r.startingPatch(v.ks))
 		switch {
 		case err == nil:
 			return started, nil
@@ -185,24 +187,19 @@ func (r *request) start(ctx context.Context) (applier.Started, error) {
 	}
 }
 
-// landed reports whether a write that was refused was made all the same, or may have been: then unconfirmed says why
-// that is not known. client-go resends a write that was answered by 429 or 5xx with a Retry-After, and the last
-// answer speaks only of the last try.
-func (r *request) landed(ctx context.Context, s applier.Started, refused error) (landed bool, unconfirmed error) {
+// landed reports whether a write that was decided on from, and refused, was made all the same, or may have been or be
+// yet: then unconfirmed says why that is not known. A refusal speaks only of the last time that the write was sent. One
+// that was sent before it cannot have been made, nor be made any more, where the object changed and still has the token from before.
+func (r *request) landed(ctx context.Context, from kustomization, refused error, resent bool) (landed bool, unconfirmed error) {
 	ks, verdict := r.client.lookAt(ctx, r.ref)
+	gone := ks.uid != from.uid
 	switch {
 	case verdict.Reason == applier.ReasonCheckFailed || verdict.Reason == applier.ReasonForbidden:
 		return true, fmt.Errorf("%w: %w, and then: %w", applier.ErrUnconfirmed, refused, verdict.AsError())
-	case !verdict.OK || ks.uid != s.UID:
-		return false, nil
-	case ks.requested == s.Token || ks.handled == s.Token:
+	case !gone && (ks.requested == r.ask.Token || ks.handled == r.ask.Token):
 		return true, nil
-	}
-	// A Kustomization that stands resumed under our name was resumed by this request or by another of ours, whose
-	// token is then our manager's. If somebody else stamped it since, nobody can tell whose resume it was.
-	resumedByUs := s.Outcome == applier.OutcomeResumed && r.client.options.heldByUs(ks.owners) && !ks.suspended
-	if resumedByUs && !r.client.options.heldByUs(ks.stampers) {
-		return true, fmt.Errorf("%w: %w, and then somebody stamped %s", applier.ErrUnconfirmed, refused, r.named)
+	case resent && (gone || ks.resourceVersion == from.resourceVersion || ks.requested != from.requested):
+		return true, fmt.Errorf("%w: %s: %w, when it was sent again", applier.ErrUnconfirmed, r.named, refused)
 	}
 	return false, nil
 }

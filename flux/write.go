@@ -3,6 +3,8 @@ package flux
 import (
 	"context"
 	"errors"
+	"net/http/httptrace"
+	"sync/atomic"
 	"time"
 
 	fluxmeta "github.com/fluxcd/pkg/apis/meta"
@@ -89,4 +91,13 @@ func (c *Client) apply(ctx context.Context, k kind, p patch) (*unstructured.Unst
 	written, err := c.dynamic.Resource(k.resource).Namespace(p.of.name.Namespace).
 		Apply(ctx, p.of.name.Name, p.body(k), metav1.ApplyOptions{FieldManager: manager, Force: true})
 	return written, applier.WriteError(err)
+}
+
+// applyCounted makes one write. It reports whether client-go sent it more than once, as it does by itself after an answer
+// of 429, or 5xx, with a Retry-After: the last answer then speaks only of the last time.
+func (c *Client) applyCounted(ctx context.Context, k kind, p patch) (resent bool, err error) {
+	var sent atomic.Int32
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { sent.Add(1) }})
+	_, err = c.apply(ctx, k, p)
+	return sent.Load() > 1, err
 }
