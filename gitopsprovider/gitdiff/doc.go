@@ -78,8 +78,9 @@
 // A Secret is a mapping whose kind is Secret, wherever in a YAML or JSON file it
 // is: in a document of its own, in a List, in other objects, or in a string such
 // as an annotation. Its data and stringData are hidden, and so are the literals of
-// Kustomize's secretGenerator and its inline patches whose target is a Secret. The document is shown in a form of its own, without
-// comments and the layout it was written in. Each value of six bytes or more is
+// Kustomize's secretGenerator and SecretGenerator, and its inline patches whose
+// target is a Secret. The document is shown in a form of its own, without comments
+// and the layout it was written in. Each value of six bytes or more is
 // hidden in the rest of the file too, as it is and in base64. A document that seems
 // to hold a Secret and cannot be read, such as a template, is left out. The hashes
 // of such a file are left out as well, since a short value could be found by trying

@@ -60,11 +60,13 @@ func (w *nodeWalk) walkMapping(n *yaml.Node) {
 			w.hideSecret(fields)
 		case strings.EqualFold(kind.Value, "SecretList"):
 			w.hideItems(fields)
+		case strings.EqualFold(kind.Value, "SecretGenerator"):
+			w.hideLiterals(fields, "SecretGenerator/"+w.identify(fields))
 		}
 	}
 	for _, f := range fields {
 		if strings.EqualFold(f.key, "secretGenerator") {
-			w.hideLiterals(f.value)
+			w.hideGenerators(f.value)
 		}
 	}
 	w.hidePatch(fields)
@@ -230,21 +232,39 @@ func (w *nodeWalk) addSlot(n *yaml.Node, place, beginning, value string) {
 	}})
 }
 
-// hideLiterals makes slots of the literals that Kustomize generates Secrets from.
-func (w *nodeWalk) hideLiterals(generators *yaml.Node) {
-	for i, g := range resolve(generators).Content {
-		for _, f := range w.fields(g) {
-			if !strings.EqualFold(f.key, "literals") {
-				continue
-			}
-			for _, literal := range resolve(f.value).Content {
-				literal = resolve(literal)
-				key, value, _ := strings.Cut(literal.Value, "=")
-				if w.hidden[literal] {
-					continue
-				}
+// hideGenerators hides the literals of the generators that a kustomization lists.
+func (w *nodeWalk) hideGenerators(generators *yaml.Node) {
+	generators = resolve(generators)
+	if generators.Kind == yaml.MappingNode { // a list was meant
+		w.hideLiterals(w.fields(generators), "secretGenerator")
+	}
+	for i, g := range generators.Content {
+		w.hideLiterals(w.fields(g), fmt.Sprintf("secretGenerator/%d", i))
+	}
+}
+
+// hideLiterals makes slots of the literals, key=value, that Kustomize generates a
+// Secret from. What has another form is hidden as a whole.
+func (w *nodeWalk) hideLiterals(fields []field, place string) {
+	for _, f := range fields {
+		if !strings.EqualFold(f.key, "literals") {
+			continue
+		}
+		literals := resolve(f.value)
+		if literals.Kind != yaml.SequenceNode {
+			w.hide(literals, place+"/literals")
+			continue
+		}
+		for i, literal := range literals.Content {
+			literal = resolve(literal)
+			key, value, ok := strings.Cut(literal.Value, "=")
+			switch {
+			case w.hidden[literal]:
+			case literal.Kind != yaml.ScalarNode || !ok:
+				w.hide(literal, fmt.Sprintf("%s/%d", place, i))
+			default:
 				w.hidden[literal] = true
-				w.addSlot(literal, fmt.Sprintf("secretGenerator/%d/%s", i, key), key+"=", value)
+				w.addSlot(literal, place+"/"+key, key+"=", value)
 			}
 		}
 	}

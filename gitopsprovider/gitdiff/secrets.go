@@ -26,12 +26,16 @@ const leastTwin = 6
 var (
 	secretHint = regexp.MustCompile(`(?i)\bkind\\*["']?\s*:\s*[^\n]{0,60}\bsecret(list)?\b`)
 	dataHint   = regexp.MustCompile(`(?i)(\b|_)(string|binary)?data\\*["']?\s*:`)
+
+	generatorHint = regexp.MustCompile(`(?i)\bsecretGenerator\b`)
+	literalsHint  = regexp.MustCompile(`(?i)\bliterals\\*["']?\s*:`)
 )
 
 // looksSecret reports whether a text that cannot be read as YAML may hold a
-// Secret.
+// Secret, or what Kustomize generates one from.
 func looksSecret(text string) bool {
-	return secretHint.MatchString(text) && dataHint.MatchString(text)
+	return secretHint.MatchString(text) && dataHint.MatchString(text) ||
+		generatorHint.MatchString(text) && literalsHint.MatchString(text)
 }
 
 // hideSecrets hides the values of the Secrets that the two sides of a file hold,
