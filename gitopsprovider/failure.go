@@ -33,8 +33,9 @@ type FailureEvent struct {
 	Workload Workload `json:"workload"`
 	UID      string   `json:"uid,omitempty"`
 	// Key is the same for one failure whenever and by whomever it is reported: it is made of the UID, the start of the
-	// operation or the Ready transition, and the reason. A host that remembers it reports nothing twice, its own
-	// restarts included.
+	// operation or the Ready transition, the reason, and the message without numbers and hashes. A host that remembers it
+	// reports nothing twice, its own restarts included. What recovered or is gone has the Key of its failure: remember
+	// the Type with it.
 	Key string `json:"key,omitempty"`
 	// Standing is whether the object failed already when the watch first saw it.
 	Standing bool `json:"standing,omitempty"`

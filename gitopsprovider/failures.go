@@ -3,6 +3,8 @@ package gitopsprovider
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"fmt"
 	"regexp"
 	"sync"
 	"time"
@@ -132,10 +134,17 @@ func (w *failureWatch) over(what FailureType, o Object, last FailureEvent) {
 // subjectOf tells an object from every other, also from a later one of its name.
 func subjectOf(o Object) string { return o.String() + "/" + o.UID }
 
+// keyOf tells a failure of an object from every other that is reported. Two of them may have begun in the same second, for one
+// reason.
+func keyOf(o Object) string {
+	message := sha256.Sum256([]byte(gist(o.Ready.Message)))
+	return fmt.Sprintf("%s/%s/%s/%x", o.UID, o.Ready.Since.UTC().Format(time.RFC3339), o.Ready.Reason, message[:6])
+}
+
 func (w *failureWatch) event(what FailureType, o Object) FailureEvent {
 	event := FailureEvent{
 		Type: what, Engine: w.reader.Engine(), Workload: o.Workload, UID: o.UID, Ready: o.Ready, Observed: time.Now(),
-		Key: o.UID + "/" + o.Ready.Since.UTC().Format(time.RFC3339) + "/" + o.Ready.Reason,
+		Key: keyOf(o),
 	}
 	for _, use := range o.Sources {
 		event.Revision = cmp.Or(event.Revision, use.failed())
@@ -163,10 +172,12 @@ func (w *failureWatch) watched(s Sighting) {
 // varying is what differs between two messages of one failure: numbers, hashes, and what a temporary folder's name ends in.
 var varying = regexp.MustCompile(`\b[0-9a-f]{7,64}\b|[0-9]+`)
 
+// gist is what stays the same of a message when a failure is tried again.
+func gist(message string) string { return varying.ReplaceAllString(message, "#") }
+
 // sameFailure compares two failures by their reasons and messages.
 func sameFailure(a, b Condition) bool {
-	return a.Reason == b.Reason && (a.Message == b.Message ||
-		varying.ReplaceAllString(a.Message, "#") == varying.ReplaceAllString(b.Message, "#"))
+	return a.Reason == b.Reason && gist(a.Message) == gist(b.Message)
 }
 
 // failureQueue holds the newest event of each subject until it is read. The subjects keep the order in which they came in.

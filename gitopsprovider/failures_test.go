@@ -3,6 +3,7 @@ package gitopsprovider_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -156,10 +157,10 @@ func TestAnObjectThatReplacesAnotherOfItsNameFailsAnew(t *testing.T) {
 }
 
 func TestAKeyIsTheSameWhoeverReportsTheFailure(t *testing.T) {
-	failure := failing("Build", "x")
-	failure.Since = at("12:00")
 	keys := map[string]bool{}
-	for _, run := range []string{"one process", "another process"} {
+	for run, message := range map[string]string{"one process": "no /tmp/k-1234/x", "another process, after a retry": "no /tmp/k-98765/x"} {
+		failure := failing("Build", message)
+		failure.Since = at("12:00")
 		t.Run(run, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
@@ -174,7 +175,7 @@ func TestAKeyIsTheSameWhoeverReportsTheFailure(t *testing.T) {
 				})}
 				event := <-events
 				keys[event.Key] = true
-				assert.Equal(t, "u1/2026-05-04T12:00:00Z/Build", event.Key)
+				assert.Equal(t, "u1/2026-05-04T12:00:00Z/Build/a1ced3421949", event.Key)
 				assert.Equal(t, "main@sha1:"+commitB, event.Revision, "not what was applied before, and tried anew")
 				assert.Equal(t, gitopsprovider.Engine("Delivery"), event.Engine)
 				assert.False(t, event.Observed.IsZero())
@@ -183,6 +184,28 @@ func TestAKeyIsTheSameWhoeverReportsTheFailure(t *testing.T) {
 		})
 	}
 	assert.Len(t, keys, 1)
+}
+
+// A host that remembers the keys must not take one failure for another.
+func TestEachFailureThatIsNewsHasAKeyOfItsOwn(t *testing.T) {
+	since := func(clock string, c gitopsprovider.Condition) gitopsprovider.Condition {
+		c.Since = at(clock)
+		return c
+	}
+	watching(t, gitopsprovider.FailureOptions{Recoveries: true}, func(w *watched) {
+		var keys []string
+		for _, condition := range []gitopsprovider.Condition{
+			since("12:00", failing("Health", "Pod a crashes")), since("12:00", failing("Health", "Pod b crashes")),
+			since("12:00", failing("Build", "Pod b crashes")), ready, since("12:30", failing("Build", "Pod b crashes")),
+		} {
+			w.sees(app("ns/a", is(condition)))
+			event := <-w.events
+			keys = append(keys, event.Key)
+		}
+		assert.Equal(t, keys[2], keys[3], "a recovery has the key of what is over")
+		slices.Sort(keys)
+		assert.Len(t, slices.Compact(keys), 4)
+	})
 }
 
 func TestASlowReaderGetsTheNewestOfEachObject(t *testing.T) {
