@@ -23,6 +23,9 @@ const Engine gitopsprovider.Engine = "ArgoCD"
 // A source of several that has a ref and no path lends its files to the others and makes no manifests. It is a change of its
 // own, with Source.Lends and a note: a commit of it is applied only so far as the others name the files that it touches.
 //
+// What an Application follows and nobody synced yet is not among what it applies; once something was synced, all that it follows
+// is.
+//
 // What is applied is the newest entry of status.history, and what was before it the one before: dry runs and syncs of
 // selected resources leave none. An Application is Ready when it is healthy. It fails when its last operation did, when
 // it has a condition that is an error, or when its health is Degraded, and is at work while an operation is asked for or
@@ -49,6 +52,9 @@ var readerKinds = []gitopsprovider.Kind{
 func describe(kind gitopsprovider.Kind, u *unstructured.Unstructured, o *gitopsprovider.Object) {
 	f := applier.FieldsOf(u)
 	for _, entry := range f.Each("status", "resources") {
+		if kind.Kind == Kind.Kind && neverApplied(f, entry) {
+			continue
+		}
 		o.Applies = append(o.Applies, gitopsprovider.Workload{
 			Group: applier.Field[string](entry, "group"), Kind: applier.Field[string](entry, "kind"),
 			Namespace: applier.Field[string](entry, "namespace"), Name: applier.Field[string](entry, "name"),
@@ -60,6 +66,15 @@ func describe(kind gitopsprovider.Kind, u *unstructured.Unstructured, o *gitopsp
 		describeApplication(f, o)
 	}
 	o.Err = f.Err()
+}
+
+// neverApplied reports whether an Application names one of its resources only because it follows it: nothing was synced
+// yet, and the resource is Missing, or all that is known of it is that it is OutOfSync. Argo CD writes the health of each into the
+// Application on request alone (3.2.11, controller/health.go).
+func neverApplied(f, resource *applier.Fields) bool {
+	health := applier.Field[string](resource, "health", "status")
+	return len(applier.Field[[]any](f, "status", "history")) == 0 &&
+		(health == healthMissing || health == "" && applier.Field[string](resource, "status") == outOfSync)
 }
 
 const (

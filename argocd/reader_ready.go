@@ -18,6 +18,9 @@ const (
 	healthMissing     = "Missing"
 )
 
+// outOfSync is the word of status.sync, and of each resource, for what is not as the followed revision has it.
+const outOfSync = "OutOfSync"
+
 // readinessOfApplication says how an Application is doing: an operation that was asked for or goes on, a failure, and
 // else its health. An operation is removed in the write that ends it, so while it is there the failure of the one before
 // is no longer the last word.
@@ -77,14 +80,14 @@ func health(f *applier.Fields, state *state) gitopsprovider.Condition {
 		Reason: status, Message: applier.Field[string](f, "status", "health", "message"),
 		Since: gitopsprovider.ParseTime(applier.Field[string](f, "status", "health", "lastTransitionTime")),
 	}
-	outOfSync := applier.Field[string](f, "status", "sync", "status") == "OutOfSync"
+	behind := applier.Field[string](f, "status", "sync", "status") == outOfSync
 	var finished time.Time
 	if !state.isDryRun() {
 		finished = gitopsprovider.ParseTime(applier.Field[string](f, "status", "operationState", "finishedAt"))
 	}
 	judged := gitopsprovider.ParseTime(applier.Field[string](f, "status", "reconciledAt"))
 	switch {
-	case len(applier.Field[[]any](f, "status", "history")) == 0 && (status == healthHealthy || status == healthMissing) && outOfSync:
+	case len(applier.Field[[]any](f, "status", "history")) == 0 && (status == healthHealthy || status == healthMissing) && behind:
 		condition.Reason, condition.Message = "NeverSynced", "nothing was synced yet"
 	case status != "" && judged.Before(finished):
 		condition.Reason = "NotJudged"
@@ -94,7 +97,7 @@ func health(f *applier.Fields, state *state) gitopsprovider.Condition {
 		condition.State = gitopsprovider.StateProgressing
 	case status == healthDegraded:
 		condition.State = gitopsprovider.StateFailing
-	case state.isDryRun() && outOfSync:
+	case state.isDryRun() && behind:
 		condition.Reason = "DryRun"
 		condition.Message = "the last operation was a dry run, so that how the sync before it ended is not known; health is " + status
 	case status == healthHealthy:

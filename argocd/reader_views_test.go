@@ -50,6 +50,35 @@ Root causes:
 `, tree.Text())
 }
 
+// What an Application follows and never applied is nothing that it depends on. Where the health of each object is kept
+// elsewhere, as it is by default, OutOfSync is all that is said of it.
+func TestATreeHasNoObjectsThatWereNeverApplied(t *testing.T) {
+	t.Parallel()
+	one := func(state string) string { return strings.Replace(child("one"), "}", ", "+state+"}", 1) }
+	const synced = "history: [{id: 1, deployedAt: '2026-05-04T10:00:00Z', revision: " + commitA + ", source: {repoURL: 'https://git.example.com/acme/shop'}}], "
+	for name, test := range map[string]struct {
+		status string
+		want   int
+	}{
+		"missing":                       {"resources: [" + one("status: OutOfSync, health: {status: Missing}") + "]", 0},
+		"out of sync":                   {"resources: [" + one("status: OutOfSync") + "]", 0},
+		"there before it":               {"resources: [" + one("status: OutOfSync, health: {status: Healthy}") + "]", 1},
+		"applied by a sync that failed": {"resources: [" + one("status: Synced") + "]", 1},
+		"missing since it was applied":  {synced + "resources: [" + one("status: OutOfSync, health: {status: Missing}") + "]", 1},
+		"out of sync, and applied once": {synced + "resources: [" + one("status: OutOfSync") + "]", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := viewed(t)
+			write(t, c, app("parent", "", "reconciledAt: '2026-05-04T12:00:00Z', health: {status: Healthy}, sync: {status: OutOfSync}, "+test.status))
+			tree, err := viewsOf(t, c).DependencyTree(t.Context(), application("parent"))
+			require.NoError(t, err)
+			assert.Len(t, tree.Children, test.want)
+			assert.Len(t, tree.RootCauses(), test.want)
+		})
+	}
+}
+
 func TestATreeOfAnApplicationSet(t *testing.T) {
 	t.Parallel()
 	c := viewed(t)
