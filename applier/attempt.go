@@ -61,7 +61,7 @@ func (a *attempt) run(running context.Context) {
 	}
 	a.begin(trigger)
 	defer a.unfollow()
-	client, started, err := a.request(trigger, deadline)
+	known, started, err := a.request(trigger, deadline)
 	switch {
 	case err != nil:
 		a.notStarted(err)
@@ -71,7 +71,7 @@ func (a *attempt) run(running context.Context) {
 		a.end(Report{End: EndAskedNothing}, ResultCurrent)
 	default:
 		a.started(started)
-		a.follow(client)
+		a.follow(known)
 	}
 }
 
@@ -128,23 +128,26 @@ func (a *attempt) describe(applier ApplierRef) {
 
 // request makes the request. An operation in progress on the applier is waited for in a second request, so that a cluster that
 // does not answer fails the first by the deadline.
-func (a *attempt) request(trigger Trigger, deadline time.Time) (Client, Started, error) {
+func (a *attempt) request(trigger Trigger, deadline time.Time) (*knownClient, Started, error) {
 	wait := orDefault(a.d.OperationWait, DefaultOperationWait)
 	ctx, cancel := context.WithDeadlineCause(a.ctx, deadline, errTimeout)
 	defer cancel()
-	client, err := a.d.client(ctx, trigger.Applier)
+	known, err := a.d.client(ctx, trigger.Applier)
 	if err != nil {
 		return nil, Started{}, err
 	}
-	started, err := a.ask(ctx, client, trigger, -1)
+	if _, holds := AsHolder(known.client); holds && !trigger.Live && !trigger.Status.Held {
+		return nil, Started{}, notHeldYet(trigger)
+	}
+	started, err := a.ask(ctx, known.client, trigger, -1)
 	if errors.Is(err, ErrBusy) && wait > 0 {
 		a.d.follow(a.key(), -1)
 		a.token() // Each request has one of its own: what the first recorded is withdrawn by it.
 		ctx, cancel := context.WithDeadlineCause(a.ctx, deadline.Add(wait), errTimeout)
 		defer cancel()
-		started, err = a.ask(ctx, client, trigger, wait)
+		started, err = a.ask(ctx, known.client, trigger, wait)
 	}
-	return client, started, err
+	return known, started, err
 }
 
 // ask makes one request, and withdraws what it recorded when that was not started.
@@ -197,6 +200,10 @@ func (a *attempt) notStarted(err error) {
 	case a.abandoned():
 		a.end(Report{}, ResultAbandoned)
 	case errors.Is(err, ErrStale):
+		if errors.Is(err, ErrRecordGone) {
+			a.d.failing(a.d.requestFailed, a.req.Trigger, false)
+			a.d.failing(a.d.applyFailed, a.req.Trigger, false)
+		}
 		a.log.Info("Nothing was asked, because the decision no longer holds", "reason", err.Error())
 		a.end(Report{End: EndAskedNothing, Err: err}, ResultStale)
 	default:

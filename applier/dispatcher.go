@@ -3,13 +3,10 @@ package applier
 import (
 	"context"
 	"errors"
-	"fmt"
-	"reflect"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
-	"k8s.io/client-go/dynamic"
 )
 
 // The times of a [Dispatcher] whose fields are zero.
@@ -58,7 +55,7 @@ type Dispatcher struct {
 	// UnresolvedAfter is how long an operation may take before it is reported as unresolved. A Flux Kustomization is then
 	// suspended at once, which does not stop an apply already running. It is followed on. Zero is
 	// DefaultUnresolvedAfter. A recovered operation has half a minute at least, since it may have ended while
-	// nobody followed it, and one that resumed nothing and may not have begun has a minute, in which it may yet begin.
+	// nobody followed it, and one that resumed nothing and may not have begun has a minute and a half, in which it may yet begin.
 	UnresolvedAfter time.Duration
 	// PollInterval is how often an operation is read where the applier cannot be watched. Zero is DefaultPollInterval.
 	PollInterval time.Duration
@@ -100,7 +97,7 @@ type Dispatcher struct {
 	following map[operationKey]int
 	// requestFailed and applyFailed are the triggers that are in a run of failures an Event was recorded for.
 	requestFailed, applyFailed map[TriggerRef]struct{}
-	clients                    map[clientKey]knownClient
+	clients                    map[clientKey]*knownClient
 }
 
 // recoveryTime is how long a recovered operation has at least to end before it is unresolved.
@@ -113,17 +110,6 @@ type operationKey struct {
 
 func keyOf(trigger TriggerRef, token string) operationKey {
 	return operationKey{trigger.Namespace, trigger.Name, token}
-}
-
-// clientKey is what one client is for.
-type clientKey struct {
-	cluster, group, kind string
-}
-
-// knownClient is a client and what it was made from.
-type knownClient struct {
-	dynamic dynamic.Interface
-	client  Client
 }
 
 // The errors of attempts that a dispatcher cannot carry out.
@@ -144,7 +130,7 @@ func NewDispatcher(store Store, status *StatusWriter, backends Backends, clients
 		following:     make(map[operationKey]int),
 		requestFailed: make(map[TriggerRef]struct{}),
 		applyFailed:   make(map[TriggerRef]struct{}),
-		clients:       make(map[clientKey]knownClient),
+		clients:       make(map[clientKey]*knownClient),
 	}
 }
 
@@ -164,6 +150,7 @@ func (d *Dispatcher) Start(ctx context.Context) error {
 	for _, a := range d.waiting {
 		d.launch(a)
 	}
+	d.attempts.Go(func() { d.renewClients(ctx) })
 	d.waiting = nil
 	close(d.runs)
 	d.mu.Unlock()
@@ -195,49 +182,31 @@ func (d *Dispatcher) launch(a *attempt) {
 	d.attempts.Go(func() { a.run(running) })
 }
 
-// Following reports whether an attempt carries out or follows the operation with token on trigger: from before it is recorded
-// until it has completed or, abandoned, its applier is suspended again. A reconciler of triggers asks
+// Following reports whether an attempt carries out or follows the operation with token on trigger: from before it is recorded,
+// or was handed over as Recovered, until it has completed or, abandoned, its applier is suspended again; and whether its end,
+// or that it was not started, is still to be written on the trigger. A reconciler of triggers asks
 // before it leaves a Kustomization resumed for the sake of a recorded operation: one that this process does not follow is
 // followed by nobody.
 func (d *Dispatcher) Following(trigger TriggerRef, token string) bool {
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.following[keyOf(trigger, token)] > 0
+	followed := d.following[keyOf(trigger, token)] > 0
+	d.mu.Unlock()
+	return followed || d.status.holds(trigger, token)
 }
 
 // follow counts an attempt as one that follows the operation key, or no longer.
 func (d *Dispatcher) follow(key operationKey, change int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.count(key, change)
+}
+
+// count is follow for who has the lock.
+func (d *Dispatcher) count(key operationKey, change int) {
 	d.following[key] += change
 	if d.following[key] == 0 {
 		delete(d.following, key)
 	}
-}
-
-// client returns the client for an applier. It keeps one for each cluster and kind, as long as the cluster's
-// own client stays the same, so that the followers of a cluster can share a watch.
-func (d *Dispatcher) client(ctx context.Context, applier ApplierRef) (Client, error) {
-	cluster, err := d.clusters(ctx, applier.Cluster)
-	if err != nil {
-		return nil, fmt.Errorf("%s: the cluster cannot be reached: %w", applier, err)
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	key := clientKey{applier.Cluster, applier.Group, applier.Kind}
-	if known, ok := d.clients[key]; ok && sameClient(known.dynamic, cluster) {
-		return known.client, nil
-	}
-	client, err := d.backends.Client(applier.GroupKind(), applier.Cluster, cluster)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", applier, err)
-	}
-	d.clients[key] = knownClient{cluster, client}
-	return client, nil
-}
-
-func sameClient(a, b dynamic.Interface) bool {
-	return (a == nil || reflect.ValueOf(a).Comparable()) && a == b
 }
 
 // failing records whether a trigger is in a run of failures of one sort, and reports whether that is news.

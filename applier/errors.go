@@ -134,7 +134,8 @@ const (
 // AbsenceOf says what the error of a read of an API server established.
 //
 // A kind that is not served answers 404 as a missing object does, but not in the API's own words: its
-// body is no Status ("404 page not found"), which client-go records as a cause of UnexpectedServerResponse.
+// body is no Status ("404 page not found"), which client-go records as a cause of UnexpectedServerResponse, or, in the groups that
+// kube-apiserver has built in, a Status that names no object.
 func AbsenceOf(err error) Absence {
 	switch {
 	case err == nil:
@@ -155,6 +156,8 @@ func AbsenceOf(err error) Absence {
 func notFound(err error) Absence {
 	cause, unexpected := apierrors.StatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 	switch {
+	case !unexpected && namesNothing(err):
+		return AbsenceNotServed
 	case !unexpected:
 		return AbsenceNotFound
 	case strings.TrimSpace(cause.Message) == "404 page not found":
@@ -162,6 +165,15 @@ func notFound(err error) Absence {
 	default:
 		return AbsenceUnknown
 	}
+}
+
+func namesNothing(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return false
+	}
+	details := status.Status().Details
+	return details == nil || details.Name == "" && details.Kind == ""
 }
 
 // contextError returns err with the cause of ctx's end, if ctx ended.

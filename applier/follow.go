@@ -11,6 +11,10 @@ import (
 // DefaultPollInterval is how often the progress of an operation is read where it is not watched.
 const DefaultPollInterval = 2 * time.Second
 
+// lateStart is how long after its record the write that starts an operation may be made: a backend sends it within half a minute of
+// Record, and an API server is at work on it for a minute at most.
+const lateStart = 30*time.Second + lateWrite
+
 // Follower follows operations to their end. The zero value is ready to use, and a Follower is safe for concurrent use.
 type Follower struct {
 	// PollInterval is how often an applier is read that cannot be watched, and how soon a read or write that failed is
@@ -33,6 +37,9 @@ type Follower struct {
 // A read or a write that fails is tried again. Follow returns an error once ctx has ended, which wraps the cause and
 // what failed last, or for an error that is permanent: an s that is none of client's. With it comes the last Progress
 // known. The operation may then still run: call Follow again, or hand s to another process.
+//
+// An operation that is Recovered or Unconfirmed, and resumed nothing, may not have begun. Where nothing is seen of it for a minute and a half, its
+// start can no longer come, and it ends as if it were Overdue.
 func (f Follower) Follow(
 	ctx context.Context, client Client, ref types.NamespacedName, s *Started, report func(Progress),
 ) (Progress, error) {
@@ -46,15 +53,16 @@ func (f Follower) Follow(
 	var last Progress
 	var failed error
 	var interval time.Duration
+	began := time.Now()
 	for first := true; ; first = false {
 		interval = f.next(interval, failed != nil || s.Overdue)
-		changes = f.await(ctx, changes, s, first, failed != nil, interval)
+		changes = f.await(ctx, changes, s, first, failed != nil, interval, s.mayYetBegin(began))
 		if ctx.Err() != nil {
 			return last, contextError(ctx, failed)
 		}
 		woken := time.Now()
 		var progress Progress
-		progress, failed = client.Progress(ctx, ref, s)
+		progress, failed = f.progress(ctx, client, ref, s, last.State == StateRequested && time.Since(began) >= lateStart)
 		switch {
 		case IsPermanent(failed):
 			return last, failed
@@ -70,6 +78,29 @@ func (f Follower) Follow(
 			return progress, nil
 		}
 	}
+}
+
+// progress calls Progress, for an operation of which nothing was seen for as long as it might yet begin as if it were overdue.
+func (f Follower) progress(ctx context.Context, client Client, ref types.NamespacedName, s *Started, unseen bool) (Progress, error) {
+	overdue := s.Overdue
+	s.Overdue = overdue || unseen && s.mayNotHaveBegun()
+	defer func() { s.Overdue = overdue }()
+	return client.Progress(ctx, ref, s)
+}
+
+// mayNotHaveBegun reports whether nothing may come of the operation. What may be resumed is suspended whenever it is given up, and by
+// that write a late start can no longer be made.
+func (s *Started) mayNotHaveBegun() bool {
+	return s.Outcome != OutcomeResumed && (s.Recovered || s.Unconfirmed != nil)
+}
+
+// mayYetBegin is for how long an operation that is followed since then may yet begin, although nothing is seen of it; zero for one
+// that has begun, or never will.
+func (s *Started) mayYetBegin(since time.Time) time.Duration {
+	if !s.mayNotHaveBegun() {
+		return 0
+	}
+	return max(0, lateStart-time.Since(since))
 }
 
 // next returns how long to wait for the next read, after the interval last waited.
@@ -100,17 +131,21 @@ func (f Follower) tell(failed error) {
 }
 
 // await returns when Progress is to be called: on a change of the applier, after interval where there is no
-// watch or the last call failed, or when ctx ended. The first time it returns at once where there is no watch, or where
-// there may be something to suspend. It returns changes, or nil once the watch was refused.
+// watch or the last call failed, once the operation can no longer begin, or when ctx ended. The first time it returns at once where
+// there is no watch, or where there may be something to suspend. It returns changes, or nil once the watch was refused.
 func (f Follower) await(
-	ctx context.Context, changes <-chan *unstructured.Unstructured, s *Started, first, failed bool, interval time.Duration,
+	ctx context.Context, changes <-chan *unstructured.Unstructured, s *Started, first, failed bool, interval, mayYetBegin time.Duration,
 ) <-chan *unstructured.Unstructured {
 	if first && (changes == nil || s.Overdue || s.Recovered) {
 		return changes
 	}
-	var poll <-chan time.Time
+	wait := mayYetBegin
 	if changes == nil || failed {
-		timer := time.NewTimer(interval)
+		wait = interval
+	}
+	var poll <-chan time.Time
+	if wait > 0 {
+		timer := time.NewTimer(wait)
 		defer timer.Stop()
 		poll = timer.C
 	}

@@ -22,42 +22,69 @@ func (a *attempt) started(s Started) {
 	a.show()
 }
 
-// recover follows the operation of a record.
+// recover follows the operation of a record. It counts as followed since the request.
 func (a *attempt) recover() {
 	a.operation = a.req.Recovered.record()
-	a.operation.Started.Recovered = true
-	a.operation.Started.Overdue = a.operation.Unresolved
+	defer a.unfollow()
 	a.describe(a.operation.Applier)
 	a.log = a.log.WithValues("token", a.operation.Started.Token)
 	a.d.metrics().AttemptStarted(a.labels)
-	a.d.follow(a.key(), 1)
-	defer a.unfollow()
+	if err := a.reread(); err != nil {
+		a.log.Info("An operation is not followed from its record", "reason", err.Error())
+		a.end(Report{End: EndAskedNothing, Err: err}, ResultStale)
+		return
+	}
 	if a.operation.Completed() {
 		a.ended()
 		return
 	}
+	a.operation.Started.Recovered = true
+	a.operation.Started.Overdue = a.operation.Unresolved
 	a.log.Info("An operation is followed from its record")
 	a.report(Report{Operation: a.operation.record()})
-	client, err := a.recoveredClient()
-	switch {
-	case client != nil:
-		a.follow(client)
-	case a.stopped():
-		a.end(Report{}, ResultStopped)
-	default:
-		a.notFollowed(err)
-	}
+	a.followRecord()
 }
 
-// recoveredClient returns the client for a recorded operation. A cluster that cannot be reached is tried again, also for an
+// reread reads the record again: who handed it over may have read it before it was completed, or before another took its place,
+// which is ErrStale. Where it cannot be read, or was taken away, the operation is followed all the same: it may have left the applier
+// resumed.
+func (a *attempt) reread() error {
+	ctx, cancel := context.WithTimeout(a.running, readTimeout)
+	defer cancel()
+	trigger, err := a.d.store.Trigger(ctx, a.req.Trigger)
+	if err != nil {
+		return nil
+	}
+	a.req.Trigger = trigger.Ref // From here on it is this incarnation.
+	switch kept := trigger.Status.Operation; {
+	case kept.IsSame(a.operation):
+		a.operation = kept.record()
+	case kept != nil:
+		return fmt.Errorf("%w: trigger %s records the operation %s by now, and %s before it has ended",
+			ErrStale, trigger.Ref, kept.Started.Token, a.operation.Started.Token)
+	}
+	return nil
+}
+
+// followRecord follows an operation by the client that reaches its cluster now.
+func (a *attempt) followRecord() {
+	known, err := a.reachable()
+	if known == nil {
+		a.unreachable(err)
+		return
+	}
+	a.follow(known)
+}
+
+// reachable returns the client for an operation that goes on. A cluster that cannot be reached is tried again, also for an
 // abandoned attempt: the applier may be resumed.
-func (a *attempt) recoveredClient() (Client, error) {
+func (a *attempt) reachable() (*knownClient, error) {
 	pace := a.follower()
 	var interval time.Duration
 	for {
-		client, err := a.d.client(a.running, a.operation.Applier)
+		known, err := a.d.client(a.running, a.operation.Applier)
 		if err == nil || IsPermanent(err) || a.stopped() {
-			return client, err
+			return known, err
 		}
 		a.log.Error(err, "An operation cannot be followed yet")
 		interval = pace.next(interval, true)
@@ -66,8 +93,8 @@ func (a *attempt) recoveredClient() (Client, error) {
 }
 
 // follow follows the operation to its end. It gives up waiting for it after UnresolvedAfter, or when the worker
-// abandons it, and then follows it on as overdue.
-func (a *attempt) follow(client Client) {
+// abandons it, and then follows it on as overdue. Once the cluster has another client, it goes on by that.
+func (a *attempt) follow(known *knownClient) {
 	a.followed = time.Now()
 	a.d.metrics().InFlight(a.labels, 1)
 	defer a.d.metrics().InFlight(a.labels, -1)
@@ -80,9 +107,7 @@ func (a *attempt) follow(client Client) {
 		}
 	}()
 	for {
-		ctx, cancel := a.patience()
-		_, err := a.follower().Follow(ctx, client, a.operation.Applier.NamespacedName(), &a.operation.Started, a.progress)
-		cancel()
+		err := a.followWith(known)
 		switch {
 		case err == nil:
 			return
@@ -92,16 +117,30 @@ func (a *attempt) follow(client Client) {
 		case IsPermanent(err):
 			a.notFollowed(err)
 			return
+		case known.current.Err() != nil:
+			if known, err = a.reachable(); known == nil {
+				a.unreachable(err)
+				return
+			}
 		case a.settling:
 			a.operation.Started.Overdue = true
 		case a.abandoned():
 			a.settling = true
-			a.operation.Started.Overdue = a.operation.Started.Overdue || a.startIsLate() <= 0
+			a.operation.Started.Overdue = a.operation.Started.Overdue || a.mayYetBegin() == 0
 			a.unfollowSuspended()
 		default:
 			a.unresolved()
 		}
 	}
+}
+
+// followWith follows the operation by one client, until it ends, or is to be followed otherwise.
+func (a *attempt) followWith(known *knownClient) error {
+	ctx, cancel := a.patience()
+	defer cancel()
+	defer context.AfterFunc(known.current, cancel)()
+	_, err := a.follower().Follow(ctx, known.client, a.operation.Applier.NamespacedName(), &a.operation.Started, a.progress)
+	return err
 }
 
 // patience returns a context that ends when the operation is to be followed otherwise.
@@ -113,7 +152,7 @@ func (a *attempt) patience() (context.Context, context.CancelFunc) {
 	if a.operation.Started.Overdue {
 		return context.WithCancel(ctx)
 	}
-	return context.WithTimeoutCause(ctx, max(a.untilUnresolved(), a.startIsLate()), errUnresolved)
+	return context.WithTimeoutCause(ctx, max(a.untilUnresolved(), a.mayYetBegin()), errUnresolved)
 }
 
 // untilUnresolved is how long the operation has left before it is unresolved. An abandoned one has none.
@@ -132,16 +171,7 @@ func (a *attempt) untilUnresolved() time.Duration {
 	return after
 }
 
-// startIsLate is for how long the write that starts the operation may still be on its way, so that it can be given up
-// by nobody. What may be resumed is suspended whenever it is given up, and by that write the other one can no longer be
-// made.
-func (a *attempt) startIsLate() time.Duration {
-	s := a.operation.Started
-	if s.Outcome == OutcomeResumed || !s.Recovered && s.Unconfirmed == nil {
-		return 0
-	}
-	return lateWrite - time.Since(a.followed)
-}
+func (a *attempt) mayYetBegin() time.Duration { return a.operation.Started.mayYetBegin(a.followed) }
 
 func (a *attempt) follower() Follower {
 	return Follower{
@@ -224,8 +254,19 @@ func (a *attempt) unresolved() {
 	a.show()
 }
 
-// notFollowed ends an attempt whose operation this process cannot follow.
+// unreachable ends an attempt whose cluster was not reached any more, for err.
+func (a *attempt) unreachable(err error) {
+	if a.stopped() {
+		a.end(Report{}, ResultStopped)
+	} else {
+		a.notFollowed(err)
+	}
+}
+
+// notFollowed ends an attempt whose operation this process cannot follow. What it published is written no more: a host that
+// knows better takes the record away.
 func (a *attempt) notFollowed(err error) {
 	a.log.Error(err, "The operation cannot be followed")
+	a.d.status.forgetOperation(a.req.Trigger, a.operation.Started.Token)
 	a.end(Report{End: EndNotFollowed, Operation: a.operation.record(), Err: err}, ResultNotFollowed)
 }

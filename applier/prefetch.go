@@ -52,11 +52,11 @@ func (d *Dispatcher) prefetch(ctx context.Context, req PrefetchRequest) error {
 			return fmt.Errorf("the operation of trigger %s on its source is open", other.Ref)
 		}
 	}
-	client, err := d.client(ctx, trigger.Applier)
+	known, err := d.client(ctx, trigger.Applier)
 	if err != nil {
 		return err
 	}
-	prefetcher, ok := AsPrefetcher(client)
+	prefetcher, ok := AsPrefetcher(known.client)
 	if !ok {
 		return nil
 	}

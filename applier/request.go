@@ -55,10 +55,14 @@ func (d *Dispatcher) RequestApply(ctx context.Context, req ApplyRequest) {
 	defer d.mu.Unlock()
 	switch {
 	case d.running == nil && req.Recovered != nil:
+		d.count(keyOf(req.Trigger, req.Recovered.Started.Token), 1)
 		d.waiting = append(d.waiting, a)
 	case d.running == nil || d.running.Err() != nil:
 		go a.report(Report{End: EndNotStarted, Err: fmt.Errorf("trigger %s: %w", req.Trigger, errNotRunning)})
 	default:
+		if req.Recovered != nil {
+			d.count(keyOf(req.Trigger, req.Recovered.Started.Token), 1)
+		}
 		d.launch(a)
 	}
 }

@@ -92,11 +92,15 @@ func (a *attempt) standAndHeld(ctx context.Context, applier ApplierRef, held boo
 	case trigger.Applier != applier:
 		return fmt.Errorf("%w: trigger %s names %s now, not %s", ErrStale, trigger.Ref, trigger.Applier, applier)
 	case held && !trigger.Status.Held:
-		return fmt.Errorf("trigger %s does not hold %s yet: ask again once its status says so", trigger.Ref, applier)
+		return notHeldYet(trigger)
 	}
 	a.operation.Targets = nil
 	for _, target := range a.targets {
 		a.operation.Targets = append(a.operation.Targets, target.Ref)
 	}
 	return nil
+}
+
+func notHeldYet(trigger Trigger) error {
+	return fmt.Errorf("trigger %s does not hold %s yet: ask again once its status says so", trigger.Ref, trigger.Applier)
 }

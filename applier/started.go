@@ -59,7 +59,7 @@ type Started struct {
 	// Overdue is set by a host that gives up waiting: a resumed Flux Kustomization is then suspended at once, and an
 	// Argo CD operation that somebody removed, or of which nothing is to be seen, ends. Any other still ends by itself and is
 	// to be followed until it does. An operation that is Recovered or Unconfirmed, and resumed nothing, is Overdue after a
-	// minute at the earliest: until then, an API server may still make the write that starts it.
+	// minute and a half at the earliest: until then, an API server may still make the write that starts it.
 	Overdue bool `json:"-"`
 	// Unconfirmed is why it is not known whether the write that starts the operation was made; it wraps ErrUnconfirmed.
 	// Nil for a write that was answered. Such an operation is followed like any other.

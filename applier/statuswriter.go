@@ -2,6 +2,7 @@ package applier
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -227,7 +228,13 @@ func (w *StatusWriter) RecordApplyOperation(ctx context.Context, trigger Trigger
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err == nil {
-		held.written(writes, everyWithdrawal) // The trigger has changed, so no earlier write can land.
+		// The trigger has changed, so no earlier write can land.
+		held.late = time.Time{}
+		held.publicationWritten(writes)
+		held.withdrawalsWritten(writes, everyWithdrawal)
+	}
+	if errors.Is(err, ErrUnconfirmed) {
+		held.late = time.Now().Add(lateWrite)
 	}
 	if err == nil || landed || errors.Is(err, ErrUnconfirmed) {
 		held.recorded, held.before, held.unconfirmed = record.Started.Token, before, err != nil
@@ -258,24 +265,65 @@ func (w *StatusWriter) writeHeld(ctx context.Context, trigger TriggerRef, held *
 	if writes.empty() {
 		return false, nil
 	}
-	withdrew := false
+	withdrew, changed := false, false
+	now := time.Now() // Before the read: what that does not show may have come since.
 	err = w.store.UpdateStatus(ctx, trigger, func(t *Trigger) error {
+		before := encode(t.Status)
 		withdrew = writes.writeOn(&t.Status) || withdrew
+		changed = encode(t.Status) != before
 		return nil
 	})
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	now := time.Now()
 	switch {
 	case err == nil:
-		held.written(writes, func(w withdrawal) bool { return withdrew || !now.Before(w.until) })
+		late := now.Before(held.late) && !changed
+		if !late {
+			held.late = time.Time{}
+			held.publicationWritten(writes)
+		}
+		held.withdrawalsWritten(writes, func(w withdrawal) bool { return withdrew || !now.Before(w.until) })
+		return late || len(held.withdrawn) > 0, nil
 	case errors.Is(err, ErrRecordGone):
-		held.written(held.snapshot(), everyWithdrawal)
-		held.forget()
-	default:
-		return false, err
+		held.drop()
+		return false, nil
+	case errors.Is(err, ErrUnconfirmed):
+		held.late = time.Now().Add(lateWrite)
 	}
-	return len(held.withdrawn) > 0, nil
+	return false, err
+}
+
+// encode returns what a store keeps of a status, to tell whether a write changes it.
+func encode(status TriggerStatus) string {
+	encoded, err := json.Marshal(status)
+	if err != nil {
+		return ""
+	}
+	return string(encoded)
+}
+
+// holds reports whether the end of the operation with token, or its withdrawal, is not written on trigger yet.
+func (w *StatusWriter) holds(trigger TriggerRef, token string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if held := w.held[trigger]; held != nil || trigger.UID != "" {
+		return held.closes(token)
+	}
+	for ref, held := range w.held {
+		if ref.Namespace == trigger.Namespace && ref.Name == trigger.Name && held.closes(token) {
+			return true
+		}
+	}
+	return false
+}
+
+// forgetOperation drops what is held of the operation with token, so that no record of it is written any more.
+func (w *StatusWriter) forgetOperation(trigger TriggerRef, token string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if held := w.held[trigger]; held != nil && held.publication.Operation != nil && held.publication.Operation.Started.Token == token {
+		held.publication.Operation = nil
+	}
 }
 
 func (w *StatusWriter) snapshot(held *heldStatus) statusWrites {

@@ -13,6 +13,9 @@ type heldStatus struct {
 	users int
 	// publication is what is not written yet.
 	publication Publication
+	// late is until when a publication that got no answer may still be written, over what is as it was then; zero for
+	// none.
+	late time.Time
 	// withdrawn are the recorded operations that are to be replaced by what was there before them.
 	withdrawn []withdrawal
 	// recorded is the token of the operation recorded last, as long as it may be withdrawn, and before what the
@@ -41,20 +44,38 @@ func (h *heldStatus) snapshot() statusWrites {
 	return statusWrites{publication: h.publication, withdrawn: slices.Clone(h.withdrawn), recorded: h.recorded, before: h.before}
 }
 
-// written takes note that writes are written, unless something newer is held. Done says of a withdrawal in them whether it
-// is over.
-func (h *heldStatus) written(writes statusWrites, done func(withdrawal) bool) {
-	over := func(w withdrawal) bool { return slices.Contains(writes.withdrawn, w) && done(w) }
-	if last := len(h.withdrawn) - 1; last >= 0 && h.withdrawn[last].token == h.recorded && over(h.withdrawn[last]) {
-		h.forget()
-	}
-	h.withdrawn = slices.DeleteFunc(h.withdrawn, over)
+// publicationWritten takes note that the publication of writes is written, unless something newer is held.
+func (h *heldStatus) publicationWritten(writes statusWrites) {
 	if h.publication.Operation == writes.publication.Operation {
 		h.publication.Operation = nil
 	}
 	if h.publication.RepairPending == writes.publication.RepairPending {
 		h.publication.RepairPending = nil
 	}
+}
+
+// withdrawalsWritten takes note of the withdrawals of writes that are over.
+func (h *heldStatus) withdrawalsWritten(writes statusWrites, done func(withdrawal) bool) {
+	over := func(w withdrawal) bool { return slices.Contains(writes.withdrawn, w) && done(w) }
+	if last := len(h.withdrawn) - 1; last >= 0 && h.withdrawn[last].token == h.recorded && over(h.withdrawn[last]) {
+		h.forget()
+	}
+	h.withdrawn = slices.DeleteFunc(h.withdrawn, over)
+}
+
+// drop forgets everything: the trigger is gone.
+func (h *heldStatus) drop() {
+	h.publication, h.withdrawn, h.late = Publication{}, nil, time.Time{}
+	h.forget()
+}
+
+// closes reports whether what is held ends the operation with token, or withdraws it. A nil h holds nothing.
+func (h *heldStatus) closes(token string) bool {
+	if h == nil {
+		return false
+	}
+	end := h.publication.Operation
+	return end.Completed() && end.Started.Token == token || isWithdrawn(h.withdrawn, token)
 }
 
 func everyWithdrawal(withdrawal) bool { return true }

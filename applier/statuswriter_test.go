@@ -467,3 +467,27 @@ func TestWhatAStatusShowsOfAnOperationIsItsRecord(t *testing.T) {
 		assert.Equal(w, &recovered, w.status().Operation)
 	})
 }
+
+// A write without an answer may be made after a later view of the trigger was found to stand already.
+func TestALateWriteIsNotTheLastWord(t *testing.T) {
+	t.Parallel()
+	inStatusWorld(t, func(w *statusWorld) {
+		w.start()
+		w.repair(true)
+		synctest.Wait()
+		mend := w.store.Inject(fake.StoreFault{Method: "UpdateStatus", Dropped: errLost})
+		w.repair(false)
+		synctest.Wait()
+		mend()
+		w.repair(true)
+		synctest.Wait()
+		time.Sleep(30 * time.Second)
+		require.NoError(w, w.store.ChangeTrigger(w.trigger, func(t *applier.Trigger) { t.Status.RepairPending = false })) // It arrives.
+		time.Sleep(10 * time.Second)
+		assert.True(w, w.status().RepairPending)
+		time.Sleep(2 * time.Minute)
+		calls := len(w.store.Calls())
+		time.Sleep(day)
+		assert.Len(w, w.store.Calls(), calls, "the store is not asked for ever")
+	})
+}

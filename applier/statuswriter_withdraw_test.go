@@ -111,3 +111,21 @@ func TestAWithdrawalLeavesTheEndThatSomebodyElseRecorded(t *testing.T) {
 		assert.Equal(w, "t1 Failed", w.shown())
 	})
 }
+
+func TestAWithdrawalIsLookedForUntilItsRecordCanNoLongerLand(t *testing.T) {
+	t.Parallel()
+	inStatusWorld(t, func(w *statusWorld) {
+		w.start()
+		w.recordUnanswered(operationAt("t1", applier.StateRequested))
+		w.writer.WithdrawApplyOperation(w.trigger, "t1")
+		time.Sleep(54 * time.Second)
+		// What is read within the minute is answered after it, and the record lands in between.
+		w.store.Inject(fake.StoreFault{Method: "UpdateStatus", Nth: 1, After: func(fake.StoreCall) {
+			time.Sleep(4 * time.Second)
+			w.put(operationAt("t1", applier.StateRequested))
+			time.Sleep(2 * time.Second)
+		}})
+		time.Sleep(10 * time.Minute)
+		assert.Empty(w, w.shown())
+	})
+}

@@ -50,7 +50,8 @@ func (e *AnswerError) Unwrap() error { return e.Err }
 // what that means, of any other error AnswerUnknown, and of nil AnswerFound.
 //
 // A kind that is not served answers 404 as a missing object does, but not in the API's own words: its body is no Status
-// ("404 page not found"), which client-go records as a cause of UnexpectedServerResponse.
+// ("404 page not found"), which client-go records as a cause of UnexpectedServerResponse, or, in the groups that kube-apiserver has built in, a
+// Status that names no object.
 func AnswerOf(err error) Answer {
 	var known *AnswerError
 	switch {
@@ -74,6 +75,8 @@ func AnswerOf(err error) Answer {
 func answerOfNotFound(err error) Answer {
 	cause, unexpected := apierrors.StatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 	switch {
+	case !unexpected && namesNothing(err):
+		return AnswerNotServed
 	case !unexpected:
 		return AnswerAbsent
 	case strings.TrimSpace(cause.Message) == "404 page not found":
@@ -81,6 +84,15 @@ func answerOfNotFound(err error) Answer {
 	default:
 		return AnswerUnknown
 	}
+}
+
+func namesNothing(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return false
+	}
+	details := status.Status().Details
+	return details == nil || details.Name == "" && details.Kind == ""
 }
 
 // describeRead says for people what became of reading something, which is named like "Kustomization team-a/shop in

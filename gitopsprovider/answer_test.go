@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gitops-applier/gitops-applier/applier"
@@ -22,6 +23,10 @@ func TestAnswerOf(t *testing.T) {
 	resource := schema.GroupResource{Group: group, Resource: "apps"}
 	notServedByServer := apierrors.NewGenericServerResponse(http.StatusNotFound, "get", resource, "a", "404 page not found\n", 0, true)
 	fromProxy := apierrors.NewGenericServerResponse(http.StatusNotFound, "get", resource, "a", "<html>not here</html>", 0, true)
+	notBuiltIn := &apierrors.StatusError{ErrStatus: metav1.Status{
+		Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound,
+		Message: "the server could not find the requested resource", Details: &metav1.StatusDetails{},
+	}}
 	absences := map[gitopsprovider.Answer]applier.Absence{
 		gitopsprovider.AnswerFound: applier.AbsenceNone, gitopsprovider.AnswerAbsent: applier.AbsenceNotFound,
 		gitopsprovider.AnswerNotServed: applier.AbsenceNotServed, gitopsprovider.AnswerForbidden: applier.AbsenceForbidden,
@@ -30,7 +35,7 @@ func TestAnswerOf(t *testing.T) {
 	for want, errs := range map[gitopsprovider.Answer][]error{
 		gitopsprovider.AnswerFound:     {nil},
 		gitopsprovider.AnswerAbsent:    {apierrors.NewNotFound(resource, "a")},
-		gitopsprovider.AnswerNotServed: {notServedByServer, &meta.NoKindMatchError{}},
+		gitopsprovider.AnswerNotServed: {notServedByServer, notBuiltIn, &meta.NoKindMatchError{}},
 		gitopsprovider.AnswerForbidden: {apierrors.NewForbidden(resource, "a", errors.New("no"))},
 		gitopsprovider.AnswerUnknown: {fromProxy, apierrors.NewUnauthorized("expired"), apierrors.NewInternalError(errors.New("x")),
 			apierrors.NewServiceUnavailable("x"), context.DeadlineExceeded, errSilent},
