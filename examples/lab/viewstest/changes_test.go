@@ -53,6 +53,8 @@ func TestChangesOfAKustomization(t *testing.T) {
 	require.Equal(t, []string{second, first}, commitsOf(landed))
 	assert.Equal(t, "Change 2 of main", landed[0].Commit.Subject)
 	assert.True(t, landed[0].Current)
+	require.Len(t, landed[0].Notes, 1)
+	assert.Contains(t, landed[0].Notes[0], "by the dates, it was deployed with main@sha1:"+third, "what did not touch the path is the revision of its content")
 	assert.Empty(t, w.changes(views, gitopsprovider.TimeWindow{Since: time.Now().Add(time.Minute)}, "Kustomization", "app"))
 
 	failed := w.commit(lab.Files{"app/cm.yaml": "kind: [\n"})
@@ -69,6 +71,15 @@ func TestChangesOfAKustomization(t *testing.T) {
 	assert.Equal(t, []string{third, first}, []string{change.FromCommit, change.ToCommit}, "a rollback")
 	assert.Zero(t, change.DeployedAt, "Flux keeps when the content was first applied")
 	assert.WithinDuration(t, time.Now(), change.DeployedAfter, time.Minute)
+	landed = w.changes(views, lastHour(), "Kustomization", "app")
+	require.Equal(t, []string{first, third, first}, commitsOf(landed), "the rollback, what was rolled back, and the commit of the window")
+	assert.Equal(t, []bool{true, false, false}, currentOf(landed))
+	assert.Equal(t, third, landed[0].FromCommit)
+	assert.Equal(t, change.DeployedAfter, landed[0].DeployedAfter)
+	assert.False(t, landed[1].DeployedAt.IsZero())
+	assert.Len(t, landed[1].Notes, 1, "Flux forgot when the first was deployed")
+	assert.Equal(t, "Change 1 of main", landed[2].Commit.Subject)
+	assert.Zero(t, landed[2].DeployedAfter)
 }
 
 func TestChangesOfAHelmRelease(t *testing.T) {
@@ -120,7 +131,12 @@ func TestChangesOfAnApplication(t *testing.T) {
 	w.synced("app", first)
 	change = w.theChange(views, "Application", "app")
 	assert.Equal(t, []string{third, first}, []string{change.FromCommit, change.ToCommit}, "a rollback")
-	assert.Contains(t, commitsOf(w.changes(views, lastHour(), "Application", "app")), first)
+	landed := w.changes(views, lastHour(), "Application", "app")
+	require.Equal(t, []string{first, third, first}, commitsOf(landed), "the rollback, what was rolled back, and the commit of the window")
+	assert.Equal(t, []bool{true, false, false}, currentOf(landed))
+	assert.Equal(t, []string{third, first, ""}, []string{landed[0].FromCommit, landed[1].FromCommit, landed[2].FromCommit})
+	assert.Equal(t, change.DeployedAt, landed[0].DeployedAt)
+	assert.False(t, landed[2].DeployedAt.After(landed[1].DeployedAt), "the commit tells its first sync")
 }
 
 func TestChangesOfAnApplicationOfSeveralSources(t *testing.T) {

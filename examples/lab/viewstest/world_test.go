@@ -180,6 +180,15 @@ func commitsOf(changes []gitopsprovider.Change) []string {
 	return commits
 }
 
+// currentOf tells which changes are current.
+func currentOf(changes []gitopsprovider.Change) []bool {
+	var current []bool
+	for _, change := range changes {
+		current = append(current, change.Current)
+	}
+	return current
+}
+
 var (
 	update = flag.Bool("update", false, "write the golden files")
 
