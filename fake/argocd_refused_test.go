@@ -130,6 +130,7 @@ func TestAnApplicationThatCannotBeAskedIsRefusedAndNothingIsWritten(t *testing.T
 
 		{name: "a short hash", ask: func(a *applier.Ask) { a.Commit = a.Commit[:8] }, message: "is not a full hash", valid: true},
 		{name: "a tag for a commit", ask: func(a *applier.Ask) { a.Commit = "release-1" }, message: "is not a full hash", valid: true},
+		{name: "a branch that looks like a hash", ask: func(a *applier.Ask) { a.Commit = "deadbeef" }, message: "is not a full hash", valid: true},
 		{name: "a hash in upper case", ask: func(a *applier.Ask) { a.Commit = "DEADBEEFDEADBEEFDEADBEEFDEADBEEFDEADBEEF" }, message: "is not a full hash", valid: true},
 		{name: "HEAD for a branch", ask: func(a *applier.Ask) { a.Want.Branch = "HEAD" }, message: "HEAD", valid: true},
 		{name: "no token", ask: func(a *applier.Ask) { a.Token = "" }, message: "has no token", valid: true},

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -235,6 +236,63 @@ func TestFailuresOfFluxAreReportedOnce(t *testing.T) {
 		time.Sleep(3 * time.Hour)
 		assert.Equal(t, []string{"Recovered Kustomization flux-system/all: ReconciliationSucceeded"}, take())
 	})
+}
+
+func TestEveryKindOfFluxFailsAndRecovers(t *testing.T) {
+	for kind, spec := range map[string]string{
+		"Kustomization":    "interval: 1m, prune: true, sourceRef: {kind: GitRepository, name: r}",
+		"HelmRelease":      "interval: 1m, chart: {spec: {chart: web, sourceRef: {kind: HelmRepository, name: r}}}",
+		"GitRepository":    "interval: 1m, url: 'https://git.example.com/acme/shop'",
+		"OCIRepository":    "interval: 1m, url: 'oci://registry.example.com/shop'",
+		"Bucket":           "interval: 1m, endpoint: s3.example.com, bucketName: shop",
+		"HelmRepository":   "interval: 1m, url: 'https://charts.example.com'",
+		"HelmChart":        "interval: 1m, chart: web, sourceRef: {kind: HelmRepository, name: r}",
+		"ExternalArtifact": "sourceRef: {apiVersion: source.extensions.fluxcd.io/v1beta1, kind: ArtifactGenerator, name: gen}",
+	} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c := viewed(t)
+				defer c.Stop()
+				write(t, c, fmt.Sprintf("{apiVersion: %s, kind: %s, metadata: {namespace: team-a, name: it}, spec: {%s}}", resources[kind].GroupVersion(), kind, spec))
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				events, err := viewsOf(t, c).WatchFailures(ctx, gitopsprovider.FailureOptions{Recoveries: true})
+				require.NoError(t, err)
+				for _, step := range []struct{ status, reason, want string }{
+					{"True", "Succeeded", ""},
+					{"False", "Broken", "Failed " + kind + " team-a/it: Broken"},
+					{"Unknown", "Progressing", ""},
+					{"False", "Broken", ""},
+					{"True", "Succeeded", "Recovered " + kind + " team-a/it: Succeeded"},
+				} {
+					judge(t, c, kind, step.status, step.reason)
+					got := ""
+					select {
+					case event := <-events:
+						got = fmt.Sprintf("%s %s: %s", event.Type, event.Workload, event.Ready.Reason)
+					default:
+					}
+					assert.Equal(t, step.want, got, step.status)
+				}
+			})
+		})
+	}
+}
+
+// judge writes the condition Ready of the object team-a/it, and waits until it was seen.
+func judge(t *testing.T, c *fake.Cluster, kind, status, reason string) {
+	t.Helper()
+	synctest.Wait()
+	resource := c.Resource(resources[kind]).Namespace("team-a")
+	u, err := resource.Get(t.Context(), "it", metav1.GetOptions{})
+	require.NoError(t, err)
+	require.NoError(t, unstructured.SetNestedField(u.Object, []any{map[string]any{
+		"type": "Ready", "status": status, "reason": reason, "message": "m", "lastTransitionTime": time.Now().UTC().Format(time.RFC3339),
+	}}, "status", "conditions"))
+	_, err = resource.UpdateStatus(t.Context(), u, metav1.UpdateOptions{})
+	require.NoError(t, err)
+	synctest.Wait()
 }
 
 // A run that cannot fetch its artifact leaves lastAttemptedRevision at what is applied, which is not to blame.
