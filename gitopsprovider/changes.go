@@ -14,8 +14,13 @@ import (
 //
 // Without a window there is one change for each source of an applier that has applied something: what is applied now,
 // and what was before it. With one there are the commits made in it that touched the path, up to what is applied now;
-// and the deployments made in it that no such commit explains, such as a rollback, and those of sources that are no Git
-// repository or only lend files to others, as far as the applier's history goes. A commit is dated by its committer date, as in git log.
+// and the deployments made in it that no such commit explains, such as a rollback and what was rolled back, and those of
+// sources that are no Git repository or only lend files to others, as far as the applier's history goes. A commit is dated
+// by its committer date, as in git log.
+//
+// A commit explains its own first deployment, whose time it has, unless another commit was applied in between. One of another
+// commit it explains by its date, which is a note: the newest commits of a branch need not touch the path. A deployment of
+// which only the earliest time is known counts as of that.
 //
 // Every kind is listed once, page by page, whatever the selector; no object is read by itself. With a window, every
 // repository, path and commit is asked for its history once.
