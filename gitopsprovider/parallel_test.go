@@ -3,6 +3,7 @@ package gitopsprovider_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -68,7 +69,7 @@ func TestReadsRunInBoundedParallel(t *testing.T) {
 		objects = append(objects, app(fmt.Sprintf("ns/a%02d", i), applies("Repo ns/r", fmt.Sprint(i), commitA)))
 		dependsOn(fmt.Sprintf("ns/a%02d", i))(&objects[1])
 	}
-	charted := append(objects[:len(objects):len(objects)], app("ns/c", applies("Chart ns/c", "", "1")))
+	charted := slices.Concat(objects, []gitopsprovider.Object{app("ns/c", applies("Chart ns/c", "", "1"))})
 	for name, test := range map[string]struct {
 		objects []gitopsprovider.Object
 		view    func(context.Context, *gitopsprovider.Views) error

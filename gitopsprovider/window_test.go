@@ -3,6 +3,7 @@ package gitopsprovider_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -185,6 +186,53 @@ func TestAWindowHasTheDeploymentsThatNoCommitExplains(t *testing.T) {
 			}
 			assert.Equal(t, test.want, commits(changes(t, differ, m, window, gitopsprovider.Selector{})))
 		})
+	}
+}
+
+// Whatever was deployed, and whatever of it is in the history of the repository.
+func TestAWindowTellsEachOfItsDeploymentsOnce(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(1, 2))
+	names := []string{commitA, commitB, commitC, commitD}
+	for range 2000 {
+		var log []gitopsprovider.Commit
+		var history []string
+		for minute, order := 59, random.Perm(len(names)); minute >= 0; minute -= 1 + random.IntN(15) {
+			name := names[random.IntN(len(names))]
+			if len(order) > 0 && random.IntN(2) == 0 {
+				log = append(log, commit(names[order[0]], fmt.Sprintf("10:%02d", minute)))
+				order = order[1:]
+			}
+			if len(history) == 0 || !strings.HasSuffix(history[len(history)-1], name) {
+				history = append(history, fmt.Sprintf("%s10:%02d %s", []string{"", "", ">"}[random.IntN(3)], minute, name))
+			}
+		}
+		_, now, _ := strings.Cut(history[0], " ")
+		m := newMemory(repo("ns/r", shopURL), app("ns/a", applies("Repo ns/r", "", now), deployed(history...)))
+		differ := &repository{history: map[string]gitopsprovider.History{"": {Commits: log}}}
+		list := changes(t, differ, m, lastHours, gitopsprovider.Selector{}).Changes
+
+		current, told := 0, []string{}
+		for _, change := range list {
+			if change.Current {
+				current++
+			}
+			clock := change.DeployedAt.Format("15:04")
+			if !change.DeployedAfter.IsZero() {
+				clock = ">" + change.DeployedAfter.Format("15:04")
+			}
+			if !change.DeployedAt.IsZero() || !change.DeployedAfter.IsZero() {
+				told = append(told, clock+" "+change.ToCommit)
+			}
+			for _, note := range change.Notes {
+				if deployment, found := strings.CutPrefix(note, "by the dates, it was deployed with "); found {
+					revision, clock, _ := strings.Cut(strings.NewReplacer(" after 2026-05-04T", " >", " at 2026-05-04T", " ").Replace(deployment), " ")
+					told = append(told, strings.TrimSuffix(clock, ":00Z")+" "+revision)
+				}
+			}
+		}
+		require.ElementsMatch(t, history, told, "%v of %v: %v", history, log, list)
+		require.Equal(t, 1, current, "%v of %v: %v", history, log, list)
 	}
 }
 
