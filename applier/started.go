@@ -43,8 +43,7 @@ type Started struct {
 	UID types.UID `json:"uid,omitempty"`
 	// Baseline says what stood before the request, in the backend's own words, at most 1 KiB. Progress compares with it
 	// what stands now. That of a record can be older than that of the Started that Request returns, if something
-	// changed between the two; either serves. Progress may note in it what it saw, as the first call does for a
-	// Recovered Argo CD operation: pass it on from call to call. A record need not keep that, the next process notes it anew.
+	// changed between the two; either serves.
 	Baseline string `json:"baseline,omitempty"`
 	// RequestedAt is when the request was made, by the clock of the process that made it. No client compares it with
 	// anything: it is for people, and for a [Dispatcher], which reckons UnresolvedAfter from it. Zero is not known.
@@ -59,7 +58,8 @@ type Started struct {
 	// Overdue is set by a host that gives up waiting: a resumed Flux Kustomization is then suspended at once, and an
 	// Argo CD operation that somebody removed, or of which nothing is to be seen, ends. Any other still ends by itself and is
 	// to be followed until it does. An operation that is Recovered or Unconfirmed, and resumed nothing, is Overdue after a
-	// minute and a half at the earliest: until then, an API server may still make the write that starts it.
+	// minute and a half at the earliest: until then, the process that recorded it may send the write that starts it, and an API
+	// server make it.
 	Overdue bool `json:"-"`
 	// Unconfirmed is why it is not known whether the write that starts the operation was made; it wraps ErrUnconfirmed.
 	// Nil for a write that was answered. Such an operation is followed like any other.

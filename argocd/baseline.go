@@ -6,30 +6,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-
-	"github.com/gitops-applier/gitops-applier/applier"
 )
 
 // baseline is what stood before a request, for Progress to compare with what stands now.
 type baseline struct {
-	// ResourceVersion is the latest that the update can have carried.
+	// ResourceVersion is the one that the update carried, or, in a record, an earlier one.
 	ResourceVersion string `json:"resourceVersion"`
-	// Recovered is a ResourceVersion that was read by a process that took the operation over.
-	Recovered bool `json:"recovered,omitempty"`
 	// State is a fingerprint of the record of the previous operation, which the update removed.
 	State string `json:"state,omitempty"`
 	// Replaced is who had started the operation that was left in progress, if there was one.
 	Replaced string `json:"replaced,omitempty"`
-}
-
-// recoveredAt returns b for a process that took the operation over and finds the Application at a resourceVersion. The
-// record was made before the update was decided a last time, so the update may carry any version up to this one.
-func (b baseline) recoveredAt(resourceVersion string) baseline {
-	b.Recovered = true
-	if applier.ResourceVersionBefore(b.ResourceVersion, resourceVersion) {
-		b.ResourceVersion = resourceVersion
-	}
-	return b
 }
 
 // maxReplaced bounds the name in a baseline, which others choose, and of which JSON may make six bytes for each.

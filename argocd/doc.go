@@ -46,9 +46,10 @@
 // earlier wave is not healthy, and says so in its message. Where the controller does not watch the Application's
 // namespace, or does not run, it stays Requested.
 //
-// An operation whose update may or may not have been made (Started.Unconfirmed, Started.Recovered) and of which nothing is
-// to be seen stays Requested until the Application changes: the update can no longer be made then, and it is NotRun. The
-// controller changes an Application at each resync, every two to three minutes by default.
+// An operation whose update got no answer (Started.Unconfirmed) and of which nothing is to be seen stays Requested until the
+// Application changes: the update can no longer be made then, and it is NotRun. The controller changes an Application at each
+// resync, every two to three minutes by default. One that is known from its record alone (Started.Recovered) stays Requested
+// until it is Overdue, whatever changes: the process that recorded it may live, and decide afresh.
 //
 // # What is written
 //

@@ -21,13 +21,12 @@ import (
 //
 // The controller moves an operation into status.operationState whole, so a token that is nowhere means that the sync
 // was never set (Recovered, Unconfirmed), that somebody removed or replaced it (Superseded), or that a pass in flight
-// for the previous operation put that one's record back and dropped this one (Swallowed). An operation that somebody
+// for the previous operation put that one's record back and dropped this one (Swallowed). Of a Recovered operation that is
+// said once it is Overdue: the process that recorded it may live, and set it yet. An operation that somebody
 // removed while it was running is processed no further; it is Failed once it is Overdue. One whose Application is being
 // deleted goes on.
 //
-// The first call for a Recovered operation notes in s.Baseline where the Application stands: the update of the
-// process that died was made from what that process read, and can no longer land once the Application has changed
-// after.
+// An end that a watch shows (s.Observed) is read again, but for that of the operation's own record.
 func (c *Client) Progress(ctx context.Context, ref types.NamespacedName, s *applier.Started) (applier.Progress, error) {
 	named := c.named(ref)
 	switch {
@@ -46,23 +45,22 @@ func (c *Client) Progress(ctx context.Context, ref types.NamespacedName, s *appl
 
 	u := s.Observed
 	s.Observed = nil
-	var app application
 	if u != nil {
-		app, err = parseApplication(u, c.options.InfoKey)
-	} else {
-		app, err = c.get(ctx, ref)
+		app, err := parseApplication(u, c.options.InfoKey)
+		if err != nil {
+			return applier.Progress{}, fmt.Errorf("cannot read %s: %w", named, err)
+		}
+		// It can be older than the update: of the ends, only the operation's own is one for sure.
+		if p := f.where(app); !p.State.Ended() || f.over(app) {
+			return p, nil
+		}
 	}
+	app, err := c.get(ctx, ref)
 	switch {
 	case applier.AbsenceOf(err) == applier.AbsenceNotFound:
 		return f.failed(applier.ReasonGone, "%s no longer exists", named), nil
 	case err != nil:
 		return applier.Progress{}, fmt.Errorf("cannot read %s: %w", named, err)
-	case s.UID != "" && app.uid != s.UID:
-		return f.failed(applier.ReasonReplaced, "%s is another object of that name now", named), nil
-	}
-	if s.Recovered && known && !before.Recovered {
-		f.before = f.before.recoveredAt(app.resourceVersion)
-		s.Baseline = f.before.String()
 	}
 	return f.where(app), nil
 }
@@ -77,21 +75,34 @@ type following struct {
 
 // where says where the operation stands.
 func (f following) where(app application) applier.Progress {
-	asked := app.operation != nil && app.operation.token == f.started.Token
-	carried := app.state != nil && app.state.operation.token == f.started.Token
 	switch {
-	case carried && app.state.completed() && !asked:
+	case f.started.UID != "" && app.uid != f.started.UID:
+		return f.failed(applier.ReasonReplaced, "%s is another object of that name now", f.named)
+	case f.over(app):
 		return f.outcome(app.state)
-	case carried && app.operation == nil && f.started.Overdue:
+	case f.carried(app) && app.operation == nil && f.started.Overdue:
 		return f.failed(applier.ReasonInterrupted, "somebody removed the operation of %s while it was %s, and what it applied is not known: %s",
 			f.named, app.state.phase, app.state.message)
-	case carried:
+	case f.carried(app):
 		return f.running(app.state)
-	case asked:
+	case f.asked(app):
 		return f.progress(applier.StateRequested, "%s is asked to sync %s", f.named, applier.DescribeCommit(f.started.Commit))
 	default:
 		return f.unseen(app)
 	}
+}
+
+// asked reports whether app is asked for the operation, carried whether the operation was taken up, and over whether it has ended.
+func (f following) asked(app application) bool {
+	return app.operation != nil && app.operation.token == f.started.Token
+}
+
+func (f following) carried(app application) bool {
+	return app.state != nil && app.state.operation.token == f.started.Token
+}
+
+func (f following) over(app application) bool {
+	return f.carried(app) && app.state.completed() && !f.asked(app)
 }
 
 func (f following) running(s *state) applier.Progress {
@@ -102,13 +113,16 @@ func (f following) running(s *state) applier.Progress {
 }
 
 // unseen judges an operation whose token is nowhere.
+//
+// An update that got no answer carried the resourceVersion of the baseline, and can no longer be made once that has moved. A record tells less:
+// its update was decided a last time after it, by a process that may live. So there only time tells.
 func (f following) unseen(app application) applier.Progress {
-	doubtful := f.started.Recovered || f.started.Unconfirmed != nil
-	notLater := app.resourceVersion == f.before.ResourceVersion ||
-		applier.ResourceVersionBefore(app.resourceVersion, f.before.ResourceVersion)
-	if f.known && !f.started.Overdue && notLater {
+	notLater := f.known && (app.resourceVersion == f.before.ResourceVersion ||
+		applier.ResourceVersionBefore(app.resourceVersion, f.before.ResourceVersion))
+	if !f.started.Overdue && (f.started.Recovered || notLater) {
 		return f.progress(applier.StateRequested, "%s does not show the sync of %s yet", f.named, applier.DescribeCommit(f.started.Commit))
 	}
+	doubtful := f.started.Recovered || f.started.Unconfirmed != nil
 	// The update removes the record that stood before, so where that stands again, or still, nothing ran for this
 	// request.
 	unchanged := f.known && fingerprint(app.state.identity()) == f.before.State

@@ -62,9 +62,11 @@ func unconfirmed(s *applier.Started) { s.Unconfirmed = applier.ErrUnconfirmed }
 func overdue(s *applier.Started)     { s.Overdue = true }
 func unknown(s *applier.Started)     { s.Baseline = "" }
 
+// fresh is an Application without any record.
+func fresh(o object) { remove("status")(o) }
+
 func TestWhereAnOperationStands(t *testing.T) {
 	t.Parallel()
-	fresh := remove("status")
 	alices := func(phase string) change {
 		return set("status.operationState", record("alice", "", commitC, phase, "somebody else's"))
 	}
@@ -251,7 +253,7 @@ func TestWhereAnOperationStands(t *testing.T) {
 		},
 		{
 			name: "recovered, and the record that it would have removed stands beside another's .operation",
-			now:  []change{theirs(set("operation", operationOf("another")))}, by: []func(*applier.Started){recovered},
+			now:  []change{theirs(set("operation", operationOf("another")))}, by: []func(*applier.Started){recovered, overdue},
 			state: applier.StateFailed, reason: applier.ReasonNotRun,
 		},
 		{
@@ -266,17 +268,17 @@ func TestWhereAnOperationStands(t *testing.T) {
 		},
 		{
 			name: "recovered, and the record that stood before is gone",
-			now:  []change{theirs(fresh)}, by: []func(*applier.Started){recovered},
+			now:  []change{theirs(fresh)}, by: []func(*applier.Started){recovered, overdue},
 			state: applier.StateFailed, reason: applier.ReasonSuperseded,
 		},
 		{
 			name: "recovered, and another's record stands",
-			now:  []change{theirs(alices("Succeeded"))}, by: []func(*applier.Started){recovered},
+			now:  []change{theirs(alices("Succeeded"))}, by: []func(*applier.Started){recovered, overdue},
 			state: applier.StateFailed, reason: applier.ReasonSuperseded,
 		},
 		{
 			name: "recovered without a baseline, and nothing of it is there",
-			now:  []change{theirs()}, by: []func(*applier.Started){recovered, unknown},
+			now:  []change{theirs()}, by: []func(*applier.Started){recovered, unknown, overdue},
 			state: applier.StateFailed, reason: applier.ReasonSuperseded,
 		},
 		{
@@ -295,17 +297,17 @@ func TestWhereAnOperationStands(t *testing.T) {
 			for _, by := range test.by {
 				by(&started)
 			}
-			c := newClient(t, Options{})
-			if started.Recovered && !started.Overdue {
-				// What the process finds that takes the operation over.
-				started.Observed = newApplication(test.before...)
-				p, err := c.Progress(t.Context(), ref, &started)
+			stands := append(append([]change{}, test.before...), test.now...)
+			c := newWorld(t, Options{}, stands...).client
+			if started.Recovered && test.state == applier.StateFailed {
+				// Until it is overdue, the process that recorded it may yet ask for it.
+				soon := started
+				soon.Overdue, soon.Observed = false, newApplication(stands...)
+				p, err := c.Progress(t.Context(), ref, &soon)
 				require.NoError(t, err)
-				if started.Baseline != "" {
-					require.Equal(t, applier.StateRequested, p.State, "%+v", p)
-				}
+				require.Equal(t, applier.StateRequested, p.State, "%+v", p)
 			}
-			started.Observed = newApplication(append(append([]change{}, test.before...), test.now...)...)
+			started.Observed = newApplication(stands...)
 
 			p, err := c.Progress(t.Context(), ref, &started)
 
@@ -323,27 +325,32 @@ func TestWhereAnOperationStands(t *testing.T) {
 	}
 }
 
-// The record is older than the update, which is decided again after it, and after each conflict.
-func TestARecoveredOperationMayStillBeAskedForByWhatItsProcessReadLast(t *testing.T) {
+// A watch begins with what an API server has in its cache, which may be older than the update.
+func TestWhatStoodBeforeTheUpdateIsNoEndOfIt(t *testing.T) {
 	t.Parallel()
-	c := newClient(t, Options{})
-	started := requested(t)
-	started.Recovered = true
-	progress := func(resourceVersion string) applier.Progress {
-		started.Observed = newApplication(set("metadata.resourceVersion", resourceVersion))
-		p, err := c.Progress(t.Context(), ref, &started)
-		require.NoError(t, err)
-		return p
+	for name, test := range map[string]struct {
+		by    []func(*applier.Started)
+		shown []change
+	}{
+		"what it was made from, and it is overdue":              {by: []func(*applier.Started){overdue}},
+		"what it was made from, unconfirmed and overdue":        {by: []func(*applier.Started){unconfirmed, overdue}},
+		"another incarnation":                                   {shown: []change{set("metadata.uid", "before")}},
+		"what came after the record, recovered and overdue":     {by: []func(*applier.Started){recovered, overdue}, shown: []change{set("metadata.resourceVersion", "2")}},
+		"somebody's record after the record, recovered overdue": {by: []func(*applier.Started){recovered, overdue}, shown: []change{theirs(fresh)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			started := requested(t)
+			for _, by := range test.by {
+				by(&started)
+			}
+			started.Observed = newApplication(test.shown...)
+			p, err := newWorld(t, Options{}, ours("Running", "waiting")).client.Progress(t.Context(), ref, &started)
+			require.NoError(t, err)
+			assert.Equal(t, applier.StateRunning, p.State, "%+v", p)
+			assert.Nil(t, started.Observed)
+		})
 	}
-	assert.Equal(t, applier.StateRequested, progress("5").State, "the update may carry 5")
-	assert.Equal(t, applier.StateRequested, progress("5").State)
-	text := started.Baseline
-	assert.Equal(t, applier.ReasonNotRun, progress("6").Reason, "the update may not carry 6, and none can land any more")
-
-	started = requested(t)
-	started.Recovered, started.Baseline = true, text
-	assert.Equal(t, applier.ReasonNotRun, progress("6").Reason, "it was kept in the baseline")
-	assert.LessOrEqual(t, len(text), 1024)
 }
 
 func TestEveryReportSaysWhomARequestReplaced(t *testing.T) {
