@@ -29,9 +29,14 @@ func (o operation) whereLive(ks kustomization) applier.Progress {
 
 // liveHandled reports whether the token was handled, or the one that was stamped over it and is asked for now. What
 // was handled in between is not looked at: before a live stamp, runs for tokens nobody knows may have been going on.
+// A token that stands where the record of another process's operation is all that is known may be from before its stamp, until that
+// can no longer come.
 func (o operation) liveHandled(ks kustomization) bool {
-	if ks.handled == o.started.Token {
+	switch {
+	case ks.handled == o.started.Token:
 		return true
+	case o.started.Recovered && !o.started.Overdue:
+		return false
 	}
 	return ks.requested != o.started.Token && ks.handledLatest() && (!o.known || fingerprint(ks.requested) != o.before.Requested)
 }
@@ -53,8 +58,7 @@ func (o operation) liveLost(ks kustomization) bool {
 	if o.started.Overdue && ks.requested == "" {
 		return true
 	}
-	doubtful := o.started.Recovered || o.started.Unconfirmed != nil
-	if !doubtful || !o.known || fingerprint(ks.requested) != o.before.Requested {
+	if !o.doubtful() || !o.known || fingerprint(ks.requested) != o.before.Requested {
 		return false
 	}
 	// Nobody stamped anything since. A stamp that got no answer carried the resourceVersion, so it can land no more once

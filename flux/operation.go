@@ -95,9 +95,11 @@ func (o operation) runEnded(ks kustomization) bool {
 // untraceable reports whether nothing on ks will tell when the run has ended: the annotation was removed, or the
 // write that would have set the token may not have been made.
 func (o operation) untraceable(ks kustomization) bool {
-	doubtful := o.started.Recovered || o.started.Unconfirmed != nil
-	return ks.requested == "" || (doubtful && ks.requested != o.started.Token)
+	return ks.requested == "" || (o.doubtful() && ks.requested != o.started.Token)
 }
+
+// doubtful reports whether the write that starts the operation may not have been made.
+func (o operation) doubtful() bool { return o.started.Recovered || o.started.Unconfirmed != nil }
 
 // beforeEnd is where an operation stands whose run has not ended, with Flux's own message once there is one.
 func (o operation) beforeEnd(ks kustomization) applier.Progress {

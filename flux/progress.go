@@ -29,7 +29,8 @@ import (
 // The operation ends without a suspend if the Kustomization is gone, replaced or being deleted, or if another manager
 // applies its spec.suspend; the reason says which.
 //
-// A Live operation (OutcomeStamped) ends once its token, or one stamped over it, is handled and Ready is known.
+// A Live operation (OutcomeStamped) ends once its token, or one stamped over it, is handled and Ready is known. A Recovered one
+// whose own token is not the one handled ends once it is Overdue: the process that recorded it may live, and stamp it yet.
 // Nothing is written for it.
 func (c *Client) Progress(ctx context.Context, ref types.NamespacedName, s *applier.Started) (applier.Progress, error) {
 	named := c.named("Kustomization", ref)
@@ -46,6 +47,7 @@ func (c *Client) Progress(ctx context.Context, ref types.NamespacedName, s *appl
 		return applier.Progress{}, applier.Permanent(fmt.Errorf("%s: %w", named, err))
 	}
 	o := operation{named: named, options: c.options, started: *s, before: before, known: known}
+	shown := s.Observed != nil
 	ks, end, err := c.observe(ctx, ref, s, o)
 	token := ""
 	for try := 0; ; try++ {
@@ -53,6 +55,11 @@ func (c *Client) Progress(ctx context.Context, ref types.NamespacedName, s *appl
 			return end, err
 		}
 		progress, suspend := o.where(ks)
+		if shown && o.mayHaveBegun(ks, progress) {
+			shown = false
+			ks, end, err = c.observe(ctx, ref, s, o)
+			continue
+		}
 		if !suspend {
 			return c.explain(ctx, ks, o, progress)
 		}
@@ -122,4 +129,10 @@ func (o operation) outdated(u *unstructured.Unstructured) bool {
 	}
 	ks, err := parseKustomization(u)
 	return err == nil && ks.requested != o.started.SuspendToken && ks.handled != o.started.SuspendToken
+}
+
+// mayHaveBegun reports whether an end that a watch showed of an operation that may not have been started can be from before
+// it was. It is read again then: the record of an operation does not tell from which state on it may stand.
+func (o operation) mayHaveBegun(ks kustomization, end applier.Progress) bool {
+	return end.State.Ended() && o.doubtful() && o.started.SuspendToken == "" && ks.handled != o.started.Token
 }
