@@ -31,7 +31,8 @@ type Client interface {
 	//
 	// Before it writes, it checks that the applier still applies ask.Want and asks ask.Current; it calls ask.Record
 	// once, before the first write that may start the apply, and checks and asks again after it. Nothing is sent
-	// between the last ask.Current and that write. An operation in progress is waited for as long as ask.Wait says;
+	// between the last ask.Current and that write. Nor is a write that may start the apply sent later than 30 seconds after
+	// ask.Record was called, whatever that and the API server took of them. An operation in progress is waited for as long as ask.Wait says;
 	// whatever else is waited for (a fetch), as long as ctx allows. With a nil error, the caller follows the
 	// operation by Progress, unless the outcome is OutcomeCurrent.
 	//
@@ -53,8 +54,7 @@ type Client interface {
 	// to have been made may stay StateRequested until the applier changes; it ends at the latest when it is Overdue.
 	//
 	// It reads what s.Observed shows, and clears it; without one it reads the applier. It writes into s what the
-	// next call or a record needs (SuspendToken), or the next call alone (Baseline, of a Recovered Argo CD operation). One s
-	// is not to be used by two calls at once.
+	// next call or a record needs (SuspendToken). One s is not to be used by two calls at once.
 	//
 	// An error is a read or a write that failed: call again; or it is permanent, and s is none of this backend's. It says
 	// nothing about the operation, and the Progress beside it is empty. An applier that is gone is no error but an end.

@@ -28,7 +28,8 @@ const conflictTries = 10
 // An operation in progress, whoever started it, is waited for as long as ask.Wait says, Options.OperationWait by
 // default, and is never replaced; the error after that (applier.ErrBusy) names its initiator. A record left in progress
 // whose operation somebody removed is no longer processed. Once it has not changed for the whole wait it is
-// replaced, and the operation's messages say so.
+// replaced, and the operation's messages say so. Once ask.Record was called, half a minute is left for the wait and the
+// update.
 //
 // An empty commit has nothing to sync and asks nothing (OutcomeCurrent): Argo CD reports a missing branch itself. Any
 // other commit is always synced, whatever the reason, because what is applied is not known from an Application that
@@ -53,11 +54,22 @@ func (c *Client) Request(ctx context.Context, ref types.NamespacedName, ask appl
 	if orphan {
 		r.orphan = app
 	}
+	if ask.Record != nil {
+		soon, cancel := context.WithTimeoutCause(ctx, startWithin, errLate)
+		defer cancel()
+		ctx = soon
+	}
 	if err := r.record(ctx, app, orphan); err != nil {
 		return applier.Started{}, err
 	}
 	return r.start(ctx, ref)
 }
+
+// startWithin is how long after it began to record an operation a request may send the update that starts it. Whoever follows the
+// record counts on it: an update that was not seen that long, and a minute for the API server to make it, is never made.
+const startWithin = 30 * time.Second
+
+var errLate = fmt.Errorf("more than %s have passed since its record was begun: ask again", startWithin)
 
 // request is one request on its way.
 type request struct {
@@ -83,6 +95,14 @@ func (r *request) record(ctx context.Context, app application, orphan bool) erro
 	if err := r.ask.Record(ctx, r.started(app, orphan)); err != nil {
 		return fmt.Errorf("%s is not asked, because the operation could not be recorded: %w", r.named, err)
 	}
+	return r.inTime(ctx)
+}
+
+// inTime reports that ctx has ended before anything was written.
+func (r *request) inTime(ctx context.Context) error {
+	if err := context.Cause(ctx); err != nil {
+		return fmt.Errorf("%s was not asked: %w", r.named, err)
+	}
 	return nil
 }
 
@@ -102,6 +122,9 @@ func (r *request) start(ctx context.Context, ref types.NamespacedName) (applier.
 			return applier.Started{}, fmt.Errorf("%w: %s was replaced meanwhile", applier.ErrStale, r.named)
 		case !r.ask.IsCurrent():
 			return applier.Started{}, r.stale()
+		}
+		if err := r.inTime(ctx); err != nil {
+			return applier.Started{}, err
 		}
 		started := r.started(app, orphan)
 		resent, refused := r.client.update(ctx, ref, r.update(app))

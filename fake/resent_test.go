@@ -112,7 +112,9 @@ func TestAnUpdateThatWasSentAgainAndRefusedMayHaveBeenMadeTheFirstTime(t *testin
 			w.application()
 		}},
 		"the Application changed, and it can no longer be made": {
-			meanwhile: func(w *argoWorld) { w.update(func(app fields) { app["metadata"].(fields)["labels"] = fields{"a": "b"} }) }, refused: true,
+			meanwhile: func(w *argoWorld) {
+				w.update(func(app fields) { app["metadata"].(fields)["labels"] = fields{"a": "b"} })
+			}, refused: true,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -25,7 +25,8 @@ import (
 // An operation in progress is waited for: one of this host that has the Kustomization resumed, a suspend that is not
 // handled yet, and for a Live ask a reconcile that somebody else asked for. All waiting for them together takes no
 // longer than ask.Wait says, DefaultWait by default; then the error is ErrBusy. A fetch is waited for as long as ctx
-// allows.
+// allows. Once ask.Record was called, half a minute is left for all of it, and a held Kustomization that is stamped or
+// suspended meanwhile is ErrStale: another process may have followed the record to its end.
 //
 // A CatchUp or a ForeignCommit asks nothing (OutcomeCurrent) of a held Kustomization that is Ready with the commit
 // applied: nothing was applied since, and nothing will be until it is resumed. What others changed in its spec while
@@ -66,11 +67,23 @@ func (c *Client) Request(ctx context.Context, ref types.NamespacedName, ask appl
 	if !ask.Live && !ask.Reason.NeedsRun() && v.ks.hasApplied(ask.Commit) {
 		return applier.Started{Outcome: applier.OutcomeCurrent, Commit: ask.Commit}, nil
 	}
+	r.recorded = v.ks.requested
+	if ask.Record != nil {
+		soon, cancel := context.WithTimeoutCause(ctx, startWithin, errLate)
+		defer cancel()
+		ctx = soon
+	}
 	if err := r.record(ctx, v.ks); err != nil {
 		return applier.Started{}, err
 	}
 	return r.start(ctx)
 }
+
+// startWithin is how long after it began to record an operation a request may send the write that starts it. Whoever follows the
+// record counts on it: a live stamp that was not seen that long, and a minute for the API server to make it, is never made.
+const startWithin = 30 * time.Second
+
+var errLate = fmt.Errorf("more than %s have passed since its record was begun: ask again", startWithin)
 
 // request is one request on its way.
 type request struct {
@@ -80,6 +93,8 @@ type request struct {
 	named  string
 	// first is the incarnation that was asked first.
 	first types.UID
+	// recorded is the token that was asked for when the operation was recorded.
+	recorded string
 	// until is when the waiting for operations in progress ends; zero before the first wait.
 	until time.Time
 }
@@ -96,6 +111,15 @@ func (r *request) stillStands(v view) error {
 		return r.stale()
 	}
 	return nil
+}
+
+// notStampedSince refuses a held Kustomization that was stamped since the operation was recorded. Another process that followed the
+// record has suspended it then, and reported that nothing ran; what somebody stamps over that hides it.
+func (r *request) notStampedSince(ks kustomization) error {
+	if r.ask.Live || ks.requested == r.recorded {
+		return nil
+	}
+	return fmt.Errorf("%w: %s was stamped or suspended anew since the operation was recorded", applier.ErrStale, r.named)
 }
 
 func (r *request) stale() error {
@@ -122,6 +146,14 @@ func (r *request) record(ctx context.Context, ks kustomization) error {
 	}
 	if err := r.ask.Record(ctx, r.started(ks)); err != nil {
 		return fmt.Errorf("%s is not asked, because the operation could not be recorded: %w", r.named, err)
+	}
+	return r.inTime(ctx)
+}
+
+// inTime reports that ctx has ended before anything was written.
+func (r *request) inTime(ctx context.Context) error {
+	if err := context.Cause(ctx); err != nil {
+		return fmt.Errorf("%s was not asked: %w", r.named, err)
 	}
 	return nil
 }
@@ -168,11 +200,14 @@ func (r *request) start(ctx context.Context) (applier.Started, error) {
 		if err == nil {
 			err = r.stillStands(v)
 		}
+		if err == nil {
+			err = r.notStampedSince(v.ks)
+		}
+		if err == nil {
+			err = r.inTime(ctx)
+		}
 		if err != nil {
 			return applier.Started{}, err
-		}
-		if err := context.Cause(ctx); err != nil {
-			return applier.Started{}, fmt.Errorf("%s was not asked: %w", r.named, err)
 		}
 		from, started = v.ks, r.started(v.ks)
 		resent, err = r.client.applyCounted(ctx, kustomizationKind, r.startingPatch(v.ks))
