@@ -3,6 +3,7 @@ package argocd
 import (
 	"fmt"
 	"strconv"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -70,7 +71,12 @@ type state struct {
 	// synced is syncResult.revision; empty where there is none, as for several sources.
 	synced   string
 	unpruned []string
+	// refused are the resources that could not be synced, and the hooks that failed.
+	refused []refusal
 }
+
+// refusal is what is said of a resource that failed.
+type refusal struct{ resource, message string }
 
 func parseApplication(u *unstructured.Unstructured, infoKey string) (application, error) {
 	f := applier.FieldsOf(u)
@@ -161,12 +167,47 @@ func parseState(f *applier.Fields, infoKey string) *state {
 		synced:    applier.Field[string](f, at(path, "syncResult", "revision")...),
 	}
 	for _, resource := range f.Each(at(path, "syncResult", "resources")...) {
-		if applier.Field[string](resource, "status") == "PruneSkipped" {
-			s.unpruned = append(s.unpruned, fmt.Sprintf("%s %s", applier.Field[string](resource, "kind"),
-				types.NamespacedName{Namespace: applier.Field[string](resource, "namespace"), Name: applier.Field[string](resource, "name")}))
+		named := fmt.Sprintf("%s %s", applier.Field[string](resource, "kind"),
+			types.NamespacedName{Namespace: applier.Field[string](resource, "namespace"), Name: applier.Field[string](resource, "name")})
+		status, hookPhase := applier.Field[string](resource, "status"), applier.Field[string](resource, "hookPhase")
+		switch {
+		case status == "PruneSkipped":
+			s.unpruned = append(s.unpruned, named)
+		case status == "SyncFailed" || hookPhase == phaseFailed || hookPhase == phaseError:
+			s.refused = append(s.refused, refusal{named, applier.Field[string](resource, "message")})
 		}
 	}
 	return s
+}
+
+// maxRefused is how many resources that failed are named, and maxRefusal how much is said of each.
+const (
+	maxRefused = 3
+	maxRefusal = 300
+)
+
+// explained is the message of a failure and the first resources that failed: often it says that some did, and not which.
+func (s *state) explained() string {
+	parts := make([]string, 0, maxRefused+1)
+	for i, r := range s.refused {
+		if i == maxRefused {
+			parts = append(parts, fmt.Sprintf("and %d more", len(s.refused)-i))
+			break
+		}
+		message := r.message
+		if len(message) > maxRefusal {
+			message = strings.ToValidUTF8(message[:maxRefusal], "") + "…"
+		}
+		if message == "" || strings.Contains(s.message, message) {
+			parts = append(parts, r.resource)
+		} else {
+			parts = append(parts, r.resource+": "+message)
+		}
+	}
+	if len(parts) == 0 {
+		return s.message
+	}
+	return s.message + "; failed: " + strings.Join(parts, "; ")
 }
 
 // The phases of an operation that are final; Running and Terminating are not.

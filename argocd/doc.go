@@ -28,8 +28,8 @@
 // after a sync that counts as automated, and Argo CD does not wait for the health of the last wave. Times are not
 // compared.
 //
-// An end that is a failure has Argo CD's own phase for a reason, and its message: Failed for a sync that ran and
-// failed, which may be applied in part, also when somebody terminated it, and Error for one that could not run. Or
+// An end that is a failure has Argo CD's own phase for a reason, and its message with the first resources that failed and what
+// was said of them: Failed for a sync that ran and failed, which may be applied in part, also when somebody terminated it, and Error for one that could not run. Or
 // one of these. Progress.AskAgain tells under which the same request may be made anew:
 //
 //	Interrupted    the controller had not read the project yet, as happens right after its start (3.2.11), somebody removed

@@ -159,7 +159,7 @@ func (f following) outcome(s *state) applier.Progress {
 		return f.failed(applier.ReasonInterrupted, "the controller of %s had not read its project yet, as happens right after its start, and refused to sync: "+
 			"that says nothing of the commit: %s", f.named, s.message)
 	default:
-		return f.failed(s.phase, "%s: %s", f.named, s.message)
+		return f.failed(s.phase, "%s: %s", f.named, s.explained())
 	}
 }
 

@@ -1,6 +1,7 @@
 package argocd
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -99,6 +100,35 @@ func TestWhereAnOperationStands(t *testing.T) {
 			state: applier.StateSucceeded, reason: "Succeeded", message: "all tasks run", applied: commitB,
 		},
 		{name: "failed", now: []change{ours("Failed", "one or more objects failed to apply")}, state: applier.StateFailed, reason: "Failed", message: "failed to apply"},
+		{
+			name: "failed at a kind that is not served",
+			now: []change{ours("Failed", "one or more synchronization tasks are not valid", set("status.operationState.syncResult.resources", []any{
+				object{"kind": "Nope", "namespace": "shop", "name": "nope", "status": "SyncFailed", "hookPhase": "Failed", "message": `Make sure the "Nope" CRD is installed on the destination cluster.`},
+				object{"kind": "ConfigMap", "namespace": "shop", "name": "good", "status": "Synced", "hookPhase": "Running", "message": "configmap/good configured"},
+			}))},
+			state: applier.StateFailed, reason: "Failed",
+			message: `tasks are not valid; failed: Nope shop/nope: Make sure the "Nope" CRD is installed on the destination cluster.`,
+		},
+		{
+			name: "failed at a resource of which the message speaks already",
+			now: []change{ours("Failed", `one or more objects failed to apply, reason: namespaces "nowhere" not found`, set("status.operationState.syncResult.resources", []any{
+				object{"kind": "ConfigMap", "namespace": "nowhere", "name": "cm", "status": "SyncFailed", "message": `namespaces "nowhere" not found`},
+			}))},
+			state: applier.StateFailed, reason: "Failed", message: `not found; failed: ConfigMap nowhere/cm`,
+		},
+		{
+			name: "failed at a hook, and more",
+			now: []change{ours("Failed", "one or more synchronization tasks completed unsuccessfully", set("status.operationState.syncResult.resources", []any{
+				object{"kind": "Job", "namespace": "shop", "name": "seed", "hookType": "PreSync", "hookPhase": "Failed", "message": "Job has reached the specified backoff limit"},
+				object{"kind": "Job", "namespace": "shop", "name": "load", "hookType": "PreSync", "hookPhase": "Error"},
+				object{"kind": "Job", "namespace": "shop", "name": "long", "hookType": "PreSync", "hookPhase": "Failed", "message": strings.Repeat("é", 1000)},
+				object{"kind": "Job", "namespace": "shop", "name": "fourth", "hookType": "PreSync", "hookPhase": "Failed"},
+				object{"kind": "Job", "namespace": "shop", "name": "fifth", "hookType": "PreSync", "hookPhase": "Failed"},
+			}))},
+			state: applier.StateFailed, reason: "Failed",
+			message: "unsuccessfully; failed: Job shop/seed: Job has reached the specified backoff limit; Job shop/load; Job shop/long: " +
+				strings.Repeat("é", 150) + "…; and 2 more",
+		},
 		{
 			name:  "an error, although the record names the commit",
 			now:   []change{ours("Error", "ComparisonError: Failed to load target state")},

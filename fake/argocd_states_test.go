@@ -128,11 +128,13 @@ func TestAFailedSyncIsReportedInTheControllersWords(t *testing.T) {
 			files: fake.Files{
 				"bad.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: misplaced, namespace: nowhere}\n", "cm.yaml": configMap("cm", "two"),
 			},
-			reason: "Failed", message: `namespaces "nowhere" not found`, applied: "two",
+			reason: "Failed", message: `namespaces "nowhere" not found; failed: ConfigMap nowhere/misplaced`, applied: "two",
 		},
 		"a kind that is not served": {
 			files:  fake.Files{"bad.yaml": "apiVersion: example.com/v1\nkind: Nope\nmetadata: {name: nope}\n", "cm.yaml": configMap("cm", "two")},
-			reason: "Failed", message: "not valid", applied: "one",
+			reason: "Failed", applied: "one",
+			message: `one or more synchronization tasks are not valid; failed: Nope team-a/nope: The Kubernetes API could not find example.com/Nope for requested resource ` +
+				`team-a/nope. Make sure the "Nope" CRD is installed on the destination cluster.`,
 		},
 		"a manifest that is no YAML": {
 			files:  fake.Files{"bad.yaml": "apiVersion: v1\nkind: ConfigMap\n\tmetadata: {\n"},
