@@ -28,7 +28,10 @@ type Holder interface {
 	// the field manager that still keeps it suspended, or "" once it is resumed. An applier that is gone needs no
 	// release and is no error. ErrUnconfirmed is a write that may have been made: call again.
 	//
-	// Release no applier whose operation is still followed: at its end it is suspended again.
+	// Release no applier whose operation is still followed: at its end it is suspended again. Nor one of which a Suspend may
+	// still be on its way, because it got no answer or its process died: it could be made after a Release that finds nothing
+	// to do, and hold the applier for ever. Call Suspend until it is answered, and then Release: what was sent before can no
+	// longer be made.
 	Release(ctx context.Context, ref types.NamespacedName) (keeper string, err error)
 }
 

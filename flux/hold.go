@@ -93,6 +93,9 @@ func (ks kustomization) lastApply() applier.Progress {
 // after the apply is dropped (measured on kube-apiserver 1.36): it is first set to false, which takes it from
 // every owner, and then dropped. So a flux suspend from before, or from while the Kustomization was held, ends with the
 // hold.
+//
+// A Suspend that got no answer is to be repeated until it is answered before the release, as after a crash: that moves the
+// resourceVersion that the one before carried. Only one that met five conflicts carried none; it can be made for a minute.
 func (c *Client) Release(ctx context.Context, ref types.NamespacedName) (string, error) {
 	named := c.named("Kustomization", ref)
 	for try := 0; ; try++ {
