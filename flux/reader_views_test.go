@@ -160,7 +160,7 @@ func TestChangesFollowWhatFluxApplies(t *testing.T) {
 
 		time.Sleep(time.Hour)
 		s.flux.Inject(fake.StepFault{Step: fake.BuildStep, Message: "no such base"})
-		s.repo.Commit(fake.Files{"cm.yaml": configMapIn("flux-system", "cm", "3")})
+		third := s.repo.Commit(fake.Files{"cm.yaml": configMapIn("flux-system", "cm", "3")})
 		s.fetch(t)
 		change = now()
 		assert.Equal(t, second, change.ToCommit, "a commit that failed is not what is applied")
@@ -170,8 +170,9 @@ func TestChangesFollowWhatFluxApplies(t *testing.T) {
 
 		window, err := v.Changes(t.Context(), gitopsprovider.TimeWindow{Since: deployed.Add(-time.Minute)}, gitopsprovider.Selector{})
 		require.NoError(t, err)
-		require.Len(t, window.Changes, 1)
-		assert.Equal(t, second, window.Changes[0].ToCommit)
+		require.Len(t, window.Changes, 2)
+		assert.Equal(t, []string{"", third}, []string{window.Changes[0].ToCommit, window.Changes[0].AttemptedCommit})
+		assert.Equal(t, second, window.Changes[1].ToCommit)
 	})
 }
 

@@ -96,8 +96,8 @@ func namesNothing(err error) bool {
 }
 
 // describeRead says for people what became of reading something, which is named like "Kustomization team-a/shop in
-// cluster prod". It is empty for a read that found what it looked for.
-func describeRead(named string, err error) string {
+// cluster prod". verbs are those that what was to be done takes. It is empty for a read that found what it looked for.
+func describeRead(what, verbs, named string, err error) string {
 	switch AnswerOf(err) {
 	case AnswerFound, AnswerNone:
 		return ""
@@ -106,8 +106,30 @@ func describeRead(named string, err error) string {
 	case AnswerNotServed:
 		return fmt.Sprintf("%s: the cluster does not serve this kind: is what defines it installed there?", named)
 	case AnswerForbidden:
-		return fmt.Sprintf("this identity may not read %s: grant it the verbs get and list: %v", named, err)
+		return fmt.Sprintf("this identity may not %s %s: grant it the verbs %s: %v", what, named, verbs, err)
 	default:
 		return fmt.Sprintf("%s could not be read: %v", named, err)
 	}
+}
+
+// describe says for people what became of reading an object. One that was named in part alone is asked for as another kind of
+// object than was meant, which no cluster serves.
+func (v *Views) describe(w Workload, err error) string {
+	var missing []string
+	if w.Group == "" {
+		missing = append(missing, "set Workload.Group, unless the kind is of the core group")
+	}
+	if w.Namespace == "" {
+		missing = append(missing, "set Workload.Namespace, unless the kind has none")
+	}
+	if !notServed(err) || len(missing) == 0 {
+		return describeRead("read", "get and list", v.named(w), err)
+	}
+	return fmt.Sprintf("%s: the cluster does not serve this kind so named: %s; or is what defines it not installed there?", v.named(w), strings.Join(missing, "; "))
+}
+
+// notServed reports whether a kind is not served, or not where it was guessed to be.
+func notServed(err error) bool {
+	var guess *AnswerError
+	return AnswerOf(err) == AnswerNotServed || errors.As(err, &guess) && AnswerOf(guess.Err) == AnswerNotServed
 }

@@ -19,13 +19,21 @@ type Change struct {
 	Source Source `json:"source"`
 	Path   string `json:"path,omitempty"`
 	// ToRev is what was applied, in the engine's words, and ToCommit its full commit hash, empty for another source than
-	// Git.
+	// Git. An empty ToRev is that nothing of the change was applied: see Attempted.
 	ToRev    string `json:"toRev"`
 	ToCommit string `json:"toCommit,omitempty"`
 	// FromRev and FromCommit are what was applied before, where the applier's history knows it. Empty means the change
 	// that ToRev itself introduced.
 	FromRev    string `json:"fromRev,omitempty"`
 	FromCommit string `json:"fromCommit,omitempty"`
+	// Attempted is the revision that was tried since ToRev and failed, in the engine's words. Empty if none was. It may be
+	// applied in part; Notes say so. Without a window it stands beside what is applied; in a window it has a change of its own,
+	// without a ToRev, whose FromRev is what is applied still. Ready says why it failed, and Ready.Since when it was last
+	// tried.
+	Attempted string `json:"attempted,omitempty"`
+	// AttemptedCommit is its full commit hash. Empty for another source than Git, and for one of another source or path than
+	// Source and Path.
+	AttemptedCommit string `json:"attemptedCommit,omitempty"`
 	// Current is whether ToRev is what is applied now, or the newest commit of that which touched the path. At most one
 	// change of a source is.
 	Current bool `json:"current"`
@@ -34,7 +42,8 @@ type Change struct {
 	DeployedAt time.Time `json:"deployedAt,omitzero"`
 	// DeployedAfter is set instead where the history tells only that it was later than this, as after a rollback.
 	DeployedAfter time.Time `json:"deployedAfter,omitzero"`
-	// Commit describes ToCommit. Nil unless the repository was asked, for a window.
+	// Commit describes ToCommit; of what was attempted, the newest commit of the window that touched the path and is not
+	// applied, which may be an older one than AttemptedCommit. Nil unless the repository was asked, for a window.
 	Commit *Commit `json:"commit,omitempty"`
 	// ManagedBy are the objects that the applier's marks name as its managers. A mark need not tell the namespace.
 	ManagedBy []Workload `json:"managedBy,omitempty"`
@@ -46,8 +55,8 @@ type Change struct {
 
 // ChangeList is the answer of Changes.
 type ChangeList struct {
-	// Changes are sorted newest first: by the commit's date in a window, else by the time of deployment; what has none
-	// comes last, by name.
+	// Changes are sorted newest first: by the commit's date in a window, else by the time of deployment or of the attempt;
+	// what has none comes last, by name.
 	Changes []Change `json:"changes"`
 	// Cut is whether there are more than are listed.
 	Cut bool `json:"cut,omitempty"`
@@ -66,7 +75,10 @@ type Read struct {
 	Namespace string `json:"namespace,omitempty"`
 	// Repository is the URL of a repository whose history was asked for.
 	Repository string `json:"repository,omitempty"`
-	Answer     Answer `json:"answer"`
+	// Path is the folder that its history was asked for, empty for all of it, and Revision the commit at which that ends.
+	Path     string `json:"path,omitempty"`
+	Revision string `json:"revision,omitempty"`
+	Answer   Answer `json:"answer"`
 	// Message says for people what is missing, and what mends it, or why a history is cut. Empty if nothing is.
 	Message string `json:"message,omitempty"`
 	Err     error  `json:"-"`
@@ -87,14 +99,15 @@ func (l ChangeList) Err() error {
 // readOfRepository says what became of reading a repository's history.
 func readOfRepository(query HistoryQuery, answer *historyAnswer) Read {
 	err := answer.err
+	read := Read{Repository: query.Repository, Path: query.Path, Revision: query.Revision, Err: err}
 	if err == nil {
-		read := Read{Repository: query.Repository, Answer: AnswerFound}
+		read.Answer = AnswerFound
 		if answer.history.Cut {
 			read.Message = answer.history.Note
 		}
 		return read
 	}
-	read := Read{Repository: query.Repository, Answer: AnswerUnknown, Err: err}
+	read.Answer = AnswerUnknown
 	switch {
 	case errors.Is(err, ErrNoDiffer):
 		read.Answer = AnswerNone

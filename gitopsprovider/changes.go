@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gitops-applier/gitops-applier/applier/gitref"
@@ -12,8 +13,8 @@ import (
 
 // Changes lists what the selected appliers apply, newest first.
 //
-// Without a window there is one change for each source of an applier that has applied something: what is applied now,
-// and what was before it. With one there are the commits made in it that touched the path, up to what is applied now;
+// Without a window there is one change for each source of an applier that has applied something, or failed to: what is applied
+// now, what was before it, and what was attempted since. With one there are the commits made in it that touched the path, up to what is applied now;
 // and the deployments made in it that no such commit explains, such as a rollback and what was rolled back, and those of
 // sources that are no Git repository or only lend files to others, as far as the applier's history goes. A commit is dated
 // by its committer date, as in git log.
@@ -22,6 +23,9 @@ import (
 // commit it explains by its date, which is a note: the newest commits of a branch need not touch the path. A deployment of
 // which only the earliest time is known counts as of that.
 //
+// What an applier last failed to apply, and of which nothing landed, is one more change of the window, if it was tried in the
+// window or a commit of the path that it brings was made in it.
+//
 // Every kind is listed once, page by page, whatever the selector; no object is read by itself. With a window, every
 // repository, path and commit is asked for its history once.
 func (v *Views) Changes(ctx context.Context, window TimeWindow, sel Selector) (ChangeList, error) {
@@ -29,7 +33,9 @@ func (v *Views) Changes(ctx context.Context, window TimeWindow, sel Selector) (C
 		return ChangeList{}, fmt.Errorf("changes in cluster %s: %w", v.cluster, err)
 	}
 	s := v.survey(sel.Namespace)
-	isApplier := func(kind Kind) bool { return kind.Role == RoleApplier && (sel.Kind == "" || sel.Kind == kind.Kind) }
+	isApplier := func(kind Kind) bool {
+		return kind.Role == RoleApplier && (sel.Kind == "" || strings.EqualFold(sel.Kind, kind.Kind))
+	}
 	s.list(ctx, isApplier, sel.matches)
 	if len(s.reads) == 0 {
 		s.reads = []Read{{Kind: sel.Kind, Message: "nothing was read: no engine here has appliers of kind " + cmp.Or(sel.Kind, "any")}}
@@ -68,6 +74,8 @@ type applied struct {
 	runs   []run
 	// query is the history to ask for. It is zero where there is none to ask for.
 	query HistoryQuery
+	// attempt is what the applier failed to apply since, nil if nothing is.
+	attempt *attempt
 }
 
 // historyAnswer is what the Differ answered.
@@ -88,7 +96,7 @@ func (c *changes) ofApplier(o Object) {
 	for i, use := range o.Sources {
 		source := used(use, find)
 		source.asDeployed(o, i)
-		if source.applied == "" && !c.window.isSet() {
+		if source.applied == "" && use.failed() == "" && !c.window.isSet() {
 			continue
 		}
 		a := applied{runs: runs(o, i)}
@@ -97,21 +105,30 @@ func (c *changes) ofApplier(o Object) {
 			Engine: o.Engine, Workload: o.Workload, TargetNamespace: o.TargetNamespace, TargetCluster: o.TargetCluster,
 			Source: source.source, Path: source.path, ToRev: source.applied, ToCommit: source.commit,
 			FromRev: run.from, FromCommit: commitOf(source.source, run.from),
-			Current: true, DeployedAt: run.since, DeployedAfter: run.after, ManagedBy: managers, Ready: o.Ready, Notes: source.notes,
+			Current: source.applied != "", DeployedAt: run.since, DeployedAfter: run.after, ManagedBy: managers, Ready: o.Ready, Notes: source.notes,
 		}
-		a.note(o, use, run)
-		if c.window.isSet() && source.commit != "" && !source.source.Lends {
-			a.query = HistoryQuery{
-				Repository: source.source.URL, Path: source.path, Revision: source.commit, Branch: source.source.Branch,
-				Since: c.window.Since, Until: c.window.Until, Limit: c.window.limit() + 1,
-			}
+		a.note(o)
+		a.query = c.query(source)
+		if use.failed() != "" {
+			a.attempt = c.attempt(use, find, o.InPart)
 		}
 		c.current = append(c.current, a)
 	}
 }
 
-// note says what the change does not show.
-func (a *applied) note(o Object, use SourceUse, r run) {
+// query is the history of a source up to a revision of it, in the window. It is zero where there is none to ask for.
+func (c *changes) query(u usedSource) HistoryQuery {
+	if !c.window.isSet() || u.commit == "" || u.source.Lends {
+		return HistoryQuery{}
+	}
+	return HistoryQuery{
+		Repository: u.source.URL, Path: u.path, Revision: u.commit, Branch: u.source.Branch,
+		Since: c.window.Since, Until: c.window.Until, Limit: c.window.limit() + 1,
+	}
+}
+
+// note says what no change of the source shows.
+func (a *applied) note(o Object) {
 	notes := a.change.Notes
 	if o.Err != nil {
 		notes = append(notes, "the applier could not be read in full: "+o.Err.Error())
@@ -119,17 +136,25 @@ func (a *applied) note(o Object, use SourceUse, r run) {
 	if a.change.Source.Lends {
 		notes = append(notes, "nothing of it is applied by itself: the other sources draw files from it, and it may have many others")
 	}
-	if attempted := use.failed(); attempted != "" {
-		note := attempted + " was attempted since, and failed"
-		if o.InPart {
-			note += "; it may be applied in part"
-		}
-		notes = append(notes, note)
-	}
-	if r.moved {
-		notes = append(notes, "another source or path was applied before")
-	}
 	a.change.Notes = notes
+}
+
+// elsewhereBefore is a note of what replaced the content of another source.
+const elsewhereBefore = "another source or path was applied before"
+
+// noted returns notes with more of them. It leaves the array of the notes alone, which changes share.
+func noted(notes []string, more ...string) []string { return append(slices.Clip(notes), more...) }
+
+// now is the change without a window: what is applied, and what was attempted since.
+func (a applied) now() Change {
+	change := a.change
+	if a.attempt != nil {
+		change = a.attempt.beside(change)
+	}
+	if appliedRun(a.runs, change.ToRev).moved {
+		change.Notes = noted(change.Notes, elsewhereBefore)
+	}
+	return change
 }
 
 // commitOf returns the commit of a revision of a source, or "" if it is no Git repository.
@@ -155,30 +180,60 @@ func (v *Views) managedBy(o Object) []Workload {
 func (c *changes) readHistories(ctx context.Context) {
 	c.histories = map[HistoryQuery]*historyAnswer{}
 	var reads []func()
-	for _, a := range c.current {
-		if a.query == (HistoryQuery{}) || c.histories[a.query] != nil {
-			continue
+	ask := func(query HistoryQuery) {
+		if query == (HistoryQuery{}) || c.histories[query] != nil {
+			return
 		}
 		answer := &historyAnswer{}
-		c.histories[a.query] = answer
-		reads = append(reads, func() { answer.history, answer.err = c.views.differ.History(ctx, a.query) })
+		c.histories[query] = answer
+		reads = append(reads, func() { answer.history, answer.err = c.views.differ.History(ctx, query) })
+	}
+	for _, a := range c.current {
+		ask(a.query)
+		if a.attempt != nil {
+			ask(a.attempt.query)
+		}
 	}
 	inParallel(reads)
+}
+
+// commits are those that the history of a query has, and whether it is known. One that there is none to ask for is known.
+func (c *changes) commits(query HistoryQuery) (commits []Commit, known bool) {
+	answer := c.histories[query]
+	if answer == nil {
+		return nil, true
+	}
+	return answer.history.Commits, answer.err == nil
+}
+
+// inWindow are the changes of a source in the window.
+func (c *changes) inWindow(a applied) []Change {
+	commits, known := c.commits(a.query)
+	if !known {
+		commits = nil
+	}
+	landed := a.landed(c.window, commits)
+	if a.attempt == nil {
+		return landed
+	}
+	tried, triedKnown := c.commits(a.attempt.query)
+	if !known || !triedKnown {
+		tried = nil
+	}
+	return append(landed, a.tried(c.window, commits, tried)...)
 }
 
 // list returns the answer.
 func (c *changes) list() ChangeList {
 	list := ChangeList{Changes: []Change{}, Reads: c.survey.reads}
 	for _, a := range c.current {
-		switch answer := c.histories[a.query]; {
-		case !c.window.isSet():
-			list.Changes = append(list.Changes, a.change)
-		case answer != nil && answer.err == nil:
-			list.Cut = list.Cut || answer.history.Cut
-			list.Changes = append(list.Changes, a.landed(c.window, answer.history.Commits)...)
-		default:
-			list.Changes = append(list.Changes, a.landed(c.window, nil)...)
+		if !c.window.isSet() {
+			list.Changes = append(list.Changes, a.now())
+			continue
 		}
+		answer := c.histories[a.query]
+		list.Cut = list.Cut || answer != nil && answer.err == nil && answer.history.Cut
+		list.Changes = append(list.Changes, c.inWindow(a)...)
 	}
 	for query, answer := range c.histories {
 		list.Reads = append(list.Reads, readOfRepository(query, answer))
@@ -196,13 +251,17 @@ func (c Change) when() time.Time {
 	if c.Commit != nil {
 		return c.Commit.When
 	}
-	if c.DeployedAt.IsZero() {
+	switch {
+	case c.isAttempt():
+		return c.Ready.Since
+	case c.DeployedAt.IsZero():
 		return c.DeployedAfter
+	default:
+		return c.DeployedAt
 	}
-	return c.DeployedAt
 }
 
 func compareReads(a, b Read) int {
-	return cmp.Or(cmp.Compare(a.Repository, b.Repository), cmp.Compare(a.Engine, b.Engine),
+	return cmp.Or(cmp.Compare(a.Repository, b.Repository), cmp.Compare(a.Path, b.Path), cmp.Compare(a.Revision, b.Revision), cmp.Compare(a.Engine, b.Engine),
 		cmp.Compare(a.Group, b.Group), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Message, b.Message))
 }

@@ -6,8 +6,10 @@ import (
 	"fmt"
 )
 
-// Diff returns what a change changed: between FromCommit and ToCommit, or what ToCommit itself introduced if there is
-// no FromCommit. If the range holds no change of the path, it is what the newest commit that touched it changed.
+// Diff returns what a change changed, or of one without a ToRev what was attempted would have changed: between
+// FromCommit and ToCommit or AttemptedCommit, or what that itself introduced if there is no FromCommit. If the range holds no change of the path, it is what the newest commit that touched it changed.
+//
+// A change that has both a ToRev and an Attempted is that of ToRev: [Change.Attempt] returns the other one.
 //
 // A change of another source than a Git repository has an empty Diff, whose Note says why. The error is that of the
 // Differ.
@@ -15,24 +17,26 @@ func (v *Views) Diff(ctx context.Context, change Change) (Diff, error) {
 	if why := change.noDiff(); why != "" {
 		return Diff{Repository: change.Source.URL, Path: change.Path, Note: why}, nil
 	}
+	_, commit := change.goal()
 	diff, err := v.differ.Diff(ctx, DiffQuery{
-		Repository: change.Source.URL, Path: change.Path, From: change.FromCommit, To: change.ToCommit, Branch: change.Source.Branch,
+		Repository: change.Source.URL, Path: change.Path, From: change.FromCommit, To: commit, Branch: change.Source.Branch,
 	})
 	if err != nil {
 		return Diff{}, fmt.Errorf("the diff of %s: %w", v.named(change.Workload), err)
 	}
 	if change.FromRev != "" && change.FromCommit == "" {
 		diff.Note = joinNotes(diff.Note, fmt.Sprintf("the commit of %s, which was applied before, is not known: this is what %s itself changed",
-			change.FromRev, change.ToCommit))
+			change.FromRev, commit))
 	}
 	return diff, nil
 }
 
 // noDiff says why there is no diff of a change, if there is none.
 func (c Change) noDiff() string {
+	revision, commit := c.goal()
 	switch {
-	case c.Source.Type == SourceGit && c.ToCommit == "":
-		return fmt.Sprintf("%s names no commit, so there is nothing to compare", orNothing(c.ToRev))
+	case c.Source.Type == SourceGit && commit == "":
+		return fmt.Sprintf("%s names no commit, so there is nothing to compare", orNothing(revision))
 	case c.Source.Type == SourceGit:
 		return ""
 	case c.Source.Type == "":

@@ -1,6 +1,9 @@
 package gitopsprovider
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // FailureOptions are the options of WatchFailures. The zero value is good.
 type FailureOptions struct {
@@ -50,4 +53,25 @@ type FailureEvent struct {
 	Message string `json:"message,omitempty"`
 	// Observed is when this process saw it.
 	Observed time.Time `json:"observed,omitzero"`
+}
+
+// String returns the event in one line, its messages folded and whole: "Failed Kustomization team-a/db at main@sha1:1b2c3d4e5f60:
+// BuildFailed: no such file", "Recovered Kustomization team-a/db, which failed: BuildFailed: no such file".
+func (e FailureEvent) String() string {
+	line := string(e.Type)
+	if e.Standing {
+		line += " (standing)"
+	}
+	line += " " + strings.TrimSpace(folded(e.Workload.String()))
+	switch {
+	case e.Failure != nil:
+		return line + ", which failed" + e.Failure.why()
+	case e.Type == FailureUnwatched && e.Message != "":
+		return line + ": " + folded(e.Message)
+	case e.Type != FailureBegan:
+		return line
+	case e.Revision != "":
+		line += " at " + folded(shortRevision(e.Revision))
+	}
+	return line + e.Ready.why()
 }

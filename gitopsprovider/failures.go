@@ -164,7 +164,7 @@ func (w *failureWatch) watched(s Sighting) {
 	}
 	if blind {
 		event.Type = FailureUnwatched
-		event.Message = describeRead("the objects of kind "+w.kind.Kind+" in cluster "+w.views.cluster, s.Err)
+		event.Message = describeRead("watch", "list and watch", "the objects of kind "+w.kind.Kind+" in cluster "+w.views.cluster, s.Err)
 	}
 	w.queue.put(w.kind.GroupKind.String(), event)
 }

@@ -293,7 +293,7 @@ func TestAnUnwatchedKindIsExplained(t *testing.T) {
 		event := <-w.events
 		assert.Equal(t, gitopsprovider.FailureUnwatched, event.Type)
 		assert.Equal(t, gitopsprovider.Workload{Group: group, Kind: "Repo"}, event.Workload)
-		assert.Contains(t, event.Message, "this identity may not read the objects of kind Repo in cluster test")
+		assert.Contains(t, event.Message, "this identity may not watch the objects of kind Repo in cluster test: grant it the verbs list and watch")
 	})
 }
 

@@ -129,7 +129,7 @@ func (v *Views) readNode(ctx context.Context, w Workload) readObject {
 	}
 	object, err := reader.Get(ctx, w)
 	if err != nil {
-		return readObject{object: object, answer: AnswerOf(err), message: describeRead(v.named(w), err)}
+		return readObject{object: object, answer: AnswerOf(err), message: v.describe(w, err)}
 	}
 	var listed []readObject
 	if kind.Role == RoleGenerator {

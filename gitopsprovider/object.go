@@ -87,6 +87,25 @@ type Condition struct {
 	Since time.Time `json:"since,omitzero"`
 }
 
+// String returns the condition in one line, its message folded and whole: "Ready", "Failing: BuildFailed: no such file".
+func (c Condition) String() string {
+	if c.State == StateReady {
+		return c.State.String()
+	}
+	return c.State.String() + c.why()
+}
+
+// why is what follows the state in a line: the reason and the message, each after a colon.
+func (c Condition) why() string {
+	line := ""
+	for _, part := range []string{c.Reason, c.Message} {
+		if part = folded(part); part != "" {
+			line += ": " + part
+		}
+	}
+	return line
+}
+
 // Reference is a field of an object's spec, for people: "sourceRef", "GitRepository flux-system/shop".
 type Reference struct {
 	Field string `json:"field"`

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // Provider is what a program asks about what GitOps does in a cluster. [Views] implements it for every engine that has a
@@ -62,7 +63,7 @@ func New(cluster string, differ Differ, readers ...Reader) (*Views, error) {
 // named names an object in a message.
 func (v *Views) named(w Workload) string { return fmt.Sprintf("%s in cluster %s", w, v.cluster) }
 
-// resolve fills in the group of a kind that a Reader knows, and finds the Reader that reads w, and its kind if it is
+// resolve fills in the group of a kind that a Reader knows, in whatever case it is written, and finds the Reader that reads w, and its kind if it is
 // one that the Reader knows. An object of another kind is read by the first Reader.
 func (v *Views) resolve(w Workload) (Workload, Reader, Kind, error) {
 	if w.Kind == "" || w.Name == "" {
@@ -70,8 +71,8 @@ func (v *Views) resolve(w Workload) (Workload, Reader, Kind, error) {
 	}
 	for _, reader := range v.readers {
 		for _, kind := range reader.Kinds() {
-			if kind.Kind == w.Kind && (w.Group == "" || w.Group == kind.Group) {
-				w.Group = kind.Group
+			if strings.EqualFold(kind.Kind, w.Kind) && (w.Group == "" || w.Group == kind.Group) {
+				w.Group, w.Kind = kind.Group, kind.Kind
 				return w, reader, kind, nil
 			}
 		}

@@ -88,10 +88,14 @@ func (n *DepNode) standing() string {
 	return cmp.Or(string(n.Answer), "NotRead")
 }
 
-// oneLine returns a message without line breaks and other control characters, which a terminal would obey, cut at a
-// length that a line can show.
+// folded returns a message without line breaks and other control characters, which a terminal would obey.
+func folded(message string) string {
+	return strings.Join(strings.FieldsFunc(message, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " ")
+}
+
+// oneLine returns a message folded, and cut at a length that a line can show.
 func oneLine(message string) string {
-	message = strings.Join(strings.FieldsFunc(message, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " ")
+	message = folded(message)
 	if runes := []rune(message); len(runes) > maxMessage {
 		return string(runes[:maxMessage]) + "…"
 	}

@@ -44,7 +44,7 @@ func (v *Views) ResourceStatus(ctx context.Context, w Workload) (ResourceStatus,
 		return ResourceStatus{}, context.Cause(ctx)
 	}
 	status := ResourceStatus{
-		Workload: w, Engine: object.Engine, Answer: AnswerOf(err), Message: describeRead(v.named(w), err), Err: err,
+		Workload: w, Engine: object.Engine, Answer: AnswerOf(err), Message: v.describe(w, err), Err: err,
 		Ready: object.Ready, Suspended: object.Suspended, Deleting: object.Deleting, References: object.References,
 	}
 	if err != nil {
@@ -60,7 +60,7 @@ func (v *Views) ResourceStatus(ctx context.Context, w Workload) (ResourceStatus,
 		return ResourceStatus{}, context.Cause(ctx)
 	}
 	status.EventsAnswer = AnswerOf(err)
-	status.EventsMessage = describeRead("the Events of "+v.named(w), err)
+	status.EventsMessage = describeRead("read", "get and list", "the Events of "+v.named(w), err)
 	status.Events = events[max(0, len(events)-MaxEvents):]
 	return status, nil
 }

@@ -66,7 +66,7 @@ func (s *survey) read(ctx context.Context, reader Reader, kind Kind, keep func(O
 	}
 	read := Read{
 		Engine: reader.Engine(), Group: kind.Group, Kind: kind.Kind, Namespace: namespace, Answer: AnswerOf(err), Err: err,
-		Message: describeRead("the objects of kind "+kind.Kind+" in cluster "+s.views.cluster, err),
+		Message: describeRead("read", "get and list", "the objects of kind "+kind.Kind+" in cluster "+s.views.cluster, err),
 	}
 	if namespace != "" {
 		read.Message = "this identity may list the objects of kind " + kind.Kind + " in namespace " + namespace +

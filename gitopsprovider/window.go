@@ -37,8 +37,9 @@ func (a applied) landed(window TimeWindow, commits []Commit) []Change {
 		case by == unexplained || !window.Until.IsZero() && run.began().After(window.Until):
 		case commits[by].Hash == a.commitOf(i):
 			changes[by].DeployedAt, changes[by].DeployedAfter = run.since, run.after
+			changes[by].Notes = run.noted(changes[by].Notes)
 		default:
-			changes[by].Notes = append(slices.Clip(changes[by].Notes), "by the dates, it was deployed with "+run.revision+run.clock())
+			changes[by].Notes = run.noted(noted(changes[by].Notes, "by the dates, it was deployed with "+run.revision+run.clock()))
 		}
 	}
 	return changes
@@ -56,10 +57,10 @@ func (a applied) ofRun(i int) Change {
 	}
 	change.FromRev, change.FromCommit = run.from, commitOf(change.Source, run.from)
 	change.DeployedAt, change.DeployedAfter = run.since, run.after
+	change.Notes = run.noted(change.Notes)
 	for _, later := range a.runs[:i] {
 		if later.since.IsZero() && !later.after.IsZero() {
-			change.Notes = append(slices.Clip(change.Notes),
-				"it may have replaced another revision: "+later.revision+" was applied again since, and the history does not keep when it was before")
+			change.Notes = noted(change.Notes, "it may have replaced another revision: "+later.revision+" was applied again since, and the history does not keep when it was before")
 			break
 		}
 	}
@@ -141,6 +142,14 @@ func (a applied) commitOf(i int) string {
 		return a.change.ToCommit
 	}
 	return gitref.CommitOf(a.runs[i].revision)
+}
+
+// noted returns the notes of a change with what the run that brought it adds.
+func (r run) noted(notes []string) []string {
+	if r.moved {
+		return noted(notes, elsewhereBefore)
+	}
+	return notes
 }
 
 // clock says for people when a run began.

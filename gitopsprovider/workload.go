@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -16,7 +17,8 @@ type Engine string
 type Workload struct {
 	// Group is the API group, empty for the core group. It may be left empty for a kind that a Reader knows.
 	Group string `json:"group,omitempty"`
-	Kind  string `json:"kind"`
+	// Kind may be written in any case for a kind that a Reader knows.
+	Kind string `json:"kind"`
 	// Namespace is empty for an object of the cluster as a whole.
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
@@ -46,13 +48,13 @@ func compareWorkloads(a, b Workload) int {
 type Selector struct {
 	// Namespace is the applier's own, or the one that it deploys into.
 	Namespace string
-	// Kind and Name are the applier's own.
+	// Kind and Name are the applier's own. Kind may be written in any case.
 	Kind, Name string
 }
 
 func (s Selector) matches(o Object) bool {
 	return (s.Namespace == "" || s.Namespace == o.Namespace || s.Namespace == o.TargetNamespace) &&
-		(s.Kind == "" || s.Kind == o.Kind) && (s.Name == "" || s.Name == o.Name)
+		(s.Kind == "" || strings.EqualFold(s.Kind, o.Kind)) && (s.Name == "" || s.Name == o.Name)
 }
 
 // TimeWindow is a span of time, both ends included. Since has to be set for it to be one: the zero value asks for

@@ -106,13 +106,16 @@ func (p printer) changeReport(r changeReport, o options) {
 }
 
 func (p printer) change(c shownChange) {
-	p.line("%s  %s", c.Workload, condition(c.Ready))
-	revision := short(c.ToRev)
-	switch {
-	case c.Commit != nil:
+	p.line("%s  %s", c.Workload, c.Ready)
+	revision, before := short(c.ToRev), "before it"
+	if c.ToRev == "" {
+		revision, before = short(c.Attempted), "applied still"
+	}
+	if c.Commit != nil {
 		revision = fmt.Sprintf("%s %q by %s, %s", gitref.Short(c.Commit.Hash), c.Commit.Subject, c.Commit.Author, stamp(c.Commit.When))
-	case c.ToRev == "":
-		revision = "nothing"
+	}
+	if c.ToRev == "" {
+		revision = "failed: " + revision
 	}
 	if !c.DeployedAt.IsZero() {
 		revision += ", deployed " + stamp(c.DeployedAt)
@@ -121,7 +124,7 @@ func (p printer) change(c shownChange) {
 	}
 	p.line("  %s", revision)
 	if c.FromRev != "" {
-		p.line("  before it: %s", short(c.FromRev))
+		p.line("  %s: %s", before, short(c.FromRev))
 	}
 	p.line("  from %s", source(c.Source, c.Path))
 	for _, manager := range c.ManagedBy {

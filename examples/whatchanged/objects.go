@@ -56,7 +56,7 @@ func (p printer) status(ctx context.Context, views gitopsprovider.Provider, w gi
 		return found(status.Answer, status.Message, status.EventsAnswer)
 	}
 	if status.Answer == gitopsprovider.AnswerFound {
-		p.line("%s  %s", status.Workload, condition(status.Ready))
+		p.line("%s  %s", status.Workload, status.Ready)
 		if status.Message != "" {
 			p.line("  note: %s", status.Message)
 		}
@@ -126,7 +126,7 @@ func (p printer) step(i int, step gitopsprovider.TraceStep) {
 		if step.Confirmed {
 			confirmed = ", which lists it"
 		}
-		p.line("%s %s (%s%s)  %s", relation, step.Workload, step.By, confirmed, condition(step.Ready))
+		p.line("%s %s (%s%s)  %s", relation, step.Workload, step.By, confirmed, step.Ready)
 	}
 	for _, use := range step.Sources {
 		revision := "nothing is applied of it"

@@ -44,19 +44,6 @@ func clean(text string) string {
 	}, text)
 }
 
-func condition(c gitopsprovider.Condition) string {
-	text := c.State.String()
-	if c.State == gitopsprovider.StateReady {
-		return text
-	}
-	for _, part := range []string{c.Reason, c.Message} {
-		if part != "" {
-			text += ": " + part
-		}
-	}
-	return text
-}
-
 // source names where content comes from.
 func source(s gitopsprovider.Source, path string) string {
 	text := s.URL
