@@ -9,7 +9,8 @@ import (
 )
 
 // Holder is an optional capability of a [Client] whose appliers are held suspended between operations. Find
-// it with [AsHolder]. Like the Client, it is safe for concurrent use.
+// it with [AsHolder]. Like the Client, it is safe for concurrent use. The order in which a host's reconciler calls it, and when
+// it sets [TriggerStatus].Held, is in docs/embedding.md, and in the example of fake.Host about holding.
 type Holder interface {
 	// Suspend holds the applier ref suspended with a new token, which it returns once the write is made. Once
 	// Suspension reports that it is handled, nothing that started before it is still running.

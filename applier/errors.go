@@ -15,7 +15,13 @@ import (
 
 // The errors that a host acts on. Test for them with errors.Is.
 var (
-	// ErrStale is a decision that no longer held when the request was about to write. Nothing was started.
+	// ErrStale is a decision that no longer held when the request was about to write. Nothing was started. The causes are:
+	//   - [Ask].Current said so;
+	//   - the applier was replaced, suspended or stamped anew, or its source fetched another revision, between what was read
+	//     and what was to be written;
+	//   - from a [Dispatcher] also what stands in the host's own records: see [EndAskedNothing].
+	//
+	// The message says which.
 	ErrStale = errors.New("the decision to apply no longer holds")
 	// ErrNotFetched is a source that was made to fetch and does not lead to the commit: it was not pushed yet, or is
 	// no longer the newest of its branch. Nothing was started.

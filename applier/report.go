@@ -17,8 +17,21 @@ type End string
 
 // The ends of an attempt.
 const (
-	// EndAskedNothing is an attempt that had nothing to ask: with no error, the applier needed no request (OutcomeCurrent);
-	// with ErrStale, the decision no longer held. Decide again.
+	// EndAskedNothing is an attempt that had nothing to ask.
+	//
+	// With no error, the applier needed no request (OutcomeCurrent): it has applied the commit, and the Reason does not ask for
+	// a run; or the Commit was empty, since the branch does not exist, and there is nothing to apply.
+	//
+	// With ErrStale, the decision no longer held. Decide again, by what stands now. The causes are those that
+	// [ErrStale] lists, and these:
+	//   - no target is left to ask for: each is gone, being deleted, names another trigger, writes another repository or
+	//     branch, is not admitted or not yet, or does not consent to a [Refusal];
+	//   - another trigger holds the applier; see [HeldByAnother];
+	//   - the trigger is gone, is being deleted, or names another applier;
+	//   - the record that was to be followed as Recovered has been replaced by that of another operation.
+	//
+	// The error is ErrRecordGone as well where the trigger is gone, or where no target is left and at least one is gone. The
+	// trigger alone is told by reading it.
 	EndAskedNothing End = "AskedNothing"
 	// EndNotStarted is an attempt that failed before it started anything, with the error. It may be made again, unless
 	// IsPermanent says that something has to change first.

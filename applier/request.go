@@ -14,7 +14,8 @@ type ApplyRequest struct {
 	Targets []TargetRef
 	// Want is the repository and branch that was decided on.
 	Want Binding
-	// Commit is the commit to apply, as in [Ask].
+	// Commit is the commit to apply, as in [Ask]. Empty says that the remote does not carry the branch: nothing is recorded
+	// or applied then, and the attempt ends as EndAskedNothing without an error.
 	Commit string
 	// Reason is why.
 	Reason ApplyReason

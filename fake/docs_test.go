@@ -56,17 +56,22 @@ func TestDeployOnASimulatedFlux(t *testing.T) {
 	})
 }
 
-// The code in docs/testing.md is code that runs: each block says which file it is from.
+// The code of the documents is code that runs: a block says which file it is from, in docs/testing.md each.
 func TestDocumentedCodeIsTested(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../docs/testing.md")
-	require.NoError(t, err)
-	blocks := regexp.MustCompile("(?ms)^```go\n// ([a-z_/]+\\.go)\n(.*?)^```").FindAllStringSubmatch(string(page), -1)
-	require.Len(t, blocks, strings.Count(string(page), "```go"), "a block does not say where it is from")
-	for _, block := range blocks {
-		source, err := os.ReadFile(filepath.Join("..", block[1]))
+	for page, all := range map[string]bool{"testing.md": true, "embedding.md": false} {
+		text, err := os.ReadFile(filepath.Join("..", "docs", page))
 		require.NoError(t, err)
-		assert.Contains(t, flat(string(source)), flat(block[2]), block[1])
+		blocks := regexp.MustCompile("(?ms)^```go\n// ([a-z_/]+\\.go)\n(.*?)^```").FindAllStringSubmatch(string(text), -1)
+		require.NotEmpty(t, blocks, page)
+		if all {
+			require.Len(t, blocks, strings.Count(string(text), "```go"), "a block of %s does not say where it is from", page)
+		}
+		for _, block := range blocks {
+			source, err := os.ReadFile(filepath.Join("..", block[1]))
+			require.NoError(t, err)
+			assert.Contains(t, flat(string(source)), flat(block[2]), "%s: %s", page, block[1])
+		}
 	}
 }
 
