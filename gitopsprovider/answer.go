@@ -125,7 +125,7 @@ func (v *Views) describe(w Workload, err error) string {
 	if !notServed(err) || len(missing) == 0 {
 		return describeRead("read", "get and list", v.named(w), err)
 	}
-	return fmt.Sprintf("%s: the cluster does not serve this kind so named: %s; or is what defines it not installed there?", v.named(w), strings.Join(missing, "; "))
+	return fmt.Sprintf("%s: the cluster does not serve this kind as it is named here: %s; or is what defines it not installed there?", v.named(w), strings.Join(missing, "; "))
 }
 
 // notServed reports whether a kind is not served, or not where it was guessed to be.

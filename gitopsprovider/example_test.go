@@ -7,6 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gitops-applier/gitops-applier/argocd"
 	"github.com/gitops-applier/gitops-applier/fake"
@@ -21,8 +22,13 @@ var (
 
 // exampleCluster is a cluster in memory, in which a simulated Flux applies a folder of a repository.
 func exampleCluster(ctx context.Context) *fake.Cluster {
+	return exampleClusterOf(ctx, fake.NewRemote())
+}
+
+func exampleClusterOf(ctx context.Context, remote *fake.Remote) *fake.Cluster {
 	cluster := fake.NewCluster(fake.Options{Namespaces: []string{"team-a"}})
-	repository := fake.StartFlux(cluster, fake.FluxOptions{}).Remote().Repository("https://git.example.com/acme/shop")
+	fake.StartFlux(cluster, fake.FluxOptions{Remote: remote})
+	repository := remote.Repository("https://git.example.com/acme/shop")
 	repository.Commit(fake.Files{"cm.yaml": "{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}, data: {color: blue}}"})
 	_, err := cluster.Resource(gitRepositories).Namespace("team-a").
 		Create(ctx, fake.NewGitRepository("team-a", "shop", repository.URL()), metav1.CreateOptions{})
@@ -69,6 +75,55 @@ func ExampleViews_Changes() {
 	}
 	// Output:
 	// Kustomization team-a/shop applies https://git.example.com/acme/shop at main@sha1:da7de77c46b4fee06637ca30d75a162b376644d7
+}
+
+// What happened in the last hour: what landed, and what was attempted and failed, with what it would have changed.
+func ExampleChange_Attempt() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	remote := fake.NewRemote()
+	cluster := exampleClusterOf(ctx, remote)
+	defer cluster.Stop()
+	remote.Repository("https://git.example.com/acme/shop").Commit(fake.Files{"broken.yaml": "kind: [\n"})
+	fetch := fmt.Appendf(nil, `{"metadata": {"annotations": {"reconcile.fluxcd.io/requestedAt": %q}}}`, time.Now())
+	_, err := cluster.Resource(gitRepositories).Namespace("team-a").Patch(ctx, "shop", types.MergePatchType, fetch, metav1.PatchOptions{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	views, err := gitopsprovider.New("prod", remote, flux.NewReader(cluster)) // a fake.Remote is a Differ
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	lastHour := gitopsprovider.TimeWindow{Since: time.Now().Add(-time.Hour)}
+	var list gitopsprovider.ChangeList
+	for len(list.Changes) < 2 && ctx.Err() == nil { // until the controllers have seen it
+		list, _ = views.Changes(ctx, lastHour, gitopsprovider.Selector{})
+		time.Sleep(10 * time.Millisecond)
+	}
+	for _, change := range list.Changes {
+		what := "landed"
+		if change.ToRev == "" {
+			what = "failed, " + change.Ready.Reason
+		}
+		diff, err := views.Diff(ctx, change)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Printf("%s: %q %s: %s %s\n", change.Workload, change.Commit.Subject, what, diff.Files[0].Status, diff.Files[0].Path)
+	}
+
+	// Without a window, what was attempted stands beside what is applied.
+	list, _ = views.Changes(ctx, gitopsprovider.TimeWindow{}, gitopsprovider.Selector{})
+	diff, err := views.Diff(ctx, list.Changes[0].Attempt())
+	fmt.Println(len(list.Changes), diff.Files[0].Path, err)
+	// Unordered output:
+	// Kustomization team-a/shop: "Change 2 of main" failed, BuildFailed: Added broken.yaml
+	// Kustomization team-a/shop: "Change 1 of main" landed: Added cm.yaml
+	// 1 broken.yaml <nil>
 }
 
 // Who put an object into the cluster, and where to change it for good.
@@ -146,8 +201,8 @@ func ExampleViews_WatchFailures() {
 		return
 	}
 	for failure := range failures {
-		fmt.Println(failure.Type, failure.Workload, failure.Ready.Reason)
-		cancel() // closes the channel
+		fmt.Println(failure.Type, failure.Workload, failure.Ready.Reason) // or all of it in a line: fmt.Println(failure)
+		cancel()                                                          // closes the channel
 	}
 	// Output:
 	// Failed Kustomization team-a/broken ArtifactFailed

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -314,4 +315,31 @@ func TestAWatchDoesNotBeginAfterItsEnd(t *testing.T) {
 	cancel(errSilent)
 	_, err := views(t, gitopsprovider.NoDiffer{}, newMemory()).WatchFailures(ctx, gitopsprovider.FailureOptions{})
 	require.ErrorIs(t, err, errSilent)
+}
+
+func TestAFailureInALine(t *testing.T) {
+	t.Parallel()
+	broken := failing("Build", "two\n\tlines\x1b[2J of "+strings.Repeat("text ", 50)+"end")
+	for want, event := range map[string]gitopsprovider.FailureEvent{
+		"Failed App ns/a at main@sha1:bbbbbbbbbbbb: Build: two lines [2J of text ": {
+			Type: gitopsprovider.FailureBegan, Workload: workload("App", "ns/a"), Ready: broken, Revision: "main@sha1:" + commitB,
+		},
+		"Failed (standing) App ns/a: Build: two lines ": {Type: gitopsprovider.FailureBegan, Workload: workload("App", "ns/a"), Ready: broken, Standing: true},
+		"Recovered App ns/a, which failed: Build: two ": {Type: gitopsprovider.FailureRecovered, Workload: workload("App", "ns/a"), Ready: ready, Failure: &broken},
+		"Deleted App ns/a, which failed: Build: two ":   {Type: gitopsprovider.FailureDeleted, Workload: workload("App", "ns/a"), Failure: &broken},
+		"Unwatched App: may not":                        {Type: gitopsprovider.FailureUnwatched, Workload: gitopsprovider.Workload{Group: group, Kind: "App"}, Message: "may\nnot"},
+		"Watched App":                                   {Type: gitopsprovider.FailureWatched, Workload: gitopsprovider.Workload{Group: group, Kind: "App"}},
+	} {
+		line := event.String()
+		assert.True(t, strings.HasPrefix(line, want), line)
+		assert.NotContains(t, line, "\n")
+		if strings.Contains(want, "Build") {
+			assert.True(t, strings.HasSuffix(line, "end"), "whole: %s", line)
+		} else {
+			assert.Equal(t, want, line)
+		}
+	}
+	assert.Equal(t, "Failing: Build: two lines", failing("Build", "two\nlines").String())
+	assert.Equal(t, "Ready", gitopsprovider.Condition{State: gitopsprovider.StateReady, Reason: "Done", Message: "m"}.String())
+	assert.Equal(t, "Unknown", gitopsprovider.Condition{}.String())
 }

@@ -101,3 +101,44 @@ func TestAResourceStatusEndsWithItsContext(t *testing.T) {
 	_, err := views(t, gitopsprovider.NoDiffer{}, newMemory()).ResourceStatus(ctx, workload("App", "ns/a"))
 	require.ErrorIs(t, err, errSilent)
 }
+
+// What is named in part is asked for as another kind of object, which no cluster serves.
+func TestWhatIsNamedInPartIsToldWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		w    gitopsprovider.Workload
+		want string
+	}{
+		"no group":                 {gitopsprovider.Workload{Kind: "Deployment", Namespace: "a", Name: "web"}, "set Workload.Group, unless the kind is of the core group; or"},
+		"no namespace":             {gitopsprovider.Workload{Kind: "App", Name: "web"}, ": set Workload.Namespace, unless the kind has none; or"},
+		"neither of them":          {gitopsprovider.Workload{Kind: "Pod", Name: "web"}, "set Workload.Group, unless the kind is of the core group; set Workload.Namespace, unless"},
+		"both, of a kind it lacks": {workload("App", "a/web"), "does not serve this kind: is what defines it installed there?"},
+	} {
+		for what, err := range map[string]error{"": notServed(), " by a guess": &gitopsprovider.AnswerError{Answer: gitopsprovider.AnswerUnknown, Err: notServed()}} {
+			if what != "" && test.w.Group != "" {
+				continue
+			}
+			t.Run(name+what, func(t *testing.T) {
+				t.Parallel()
+				m := newMemory()
+				m.failing[test.w.Kind] = err
+				status, err := views(t, gitopsprovider.NoDiffer{}, m).ResourceStatus(t.Context(), test.w)
+				require.NoError(t, err)
+				assert.Contains(t, status.Message, test.want)
+				tree, err := views(t, gitopsprovider.NoDiffer{}, m).DependencyTree(t.Context(), test.w)
+				require.NoError(t, err)
+				assert.Equal(t, status.Message, tree.Message)
+			})
+		}
+	}
+}
+
+func TestAKindIsFoundInWhateverCaseItIsWritten(t *testing.T) {
+	t.Parallel()
+	m := newMemory(app("ns/a", applies("Repo ns/r", "", commitA)), repo("ns/r", shopURL))
+	status, err := views(t, gitopsprovider.NoDiffer{}, m).ResourceStatus(t.Context(), gitopsprovider.Workload{Kind: "aPP", Namespace: "ns", Name: "a"})
+	require.NoError(t, err)
+	assert.Equal(t, gitopsprovider.AnswerFound, status.Answer)
+	assert.Equal(t, workload("App", "ns/a"), status.Workload)
+	assert.Len(t, changes(t, gitopsprovider.NoDiffer{}, m, gitopsprovider.TimeWindow{}, gitopsprovider.Selector{Kind: "app"}).Changes, 1)
+}
