@@ -32,7 +32,8 @@ type StoreHarness struct {
 // in a way that a read past any cache would show. Those after DeleteTarget are optional; each says which
 // [Capability] it is.
 type Records struct {
-	// Namespaces are two namespaces that nobody else has triggers or targets in. Required.
+	// Namespaces are two namespaces that nobody else has triggers or targets in. Let one be the other with a "-" and more
+	// behind it, such as team and team-a: a store that sorts by the string namespace/name then fails, as it should. Required.
 	Namespaces [2]string
 	// Kinds are the kinds of appliers that the host's triggers may name, one at least. Required.
 	Kinds []schema.GroupKind
@@ -60,7 +61,9 @@ type Records struct {
 	// Drop makes the next write of a store of NewStore get lost on its way, and the store get no answer. Nil lacks Drop.
 	Drop func(store applier.Store)
 	// Echo makes the next write of a store of NewStore be made, and sent once more by the client itself, as client-go
-	// does after an answer of 500 that says when to try again. Nil lacks Echo.
+	// does after an answer of 500 that says when to try again. On a fake.Cluster that is a fake.Fault for the first update, whose
+	// Before makes the write itself, from the request's Body, and whose Err is
+	// apierrors.NewServerTimeout with 1 second. Nil lacks Echo.
 	Echo func(store applier.Store)
 	// Hang leaves every request of a store of NewStore without an answer from now on. Nil lacks Hang.
 	Hang func(store applier.Store)

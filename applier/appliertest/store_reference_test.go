@@ -24,7 +24,7 @@ func storeReference(m mutation) StoreHarness {
 		unbroken := func(s applier.Store) *fake.Store { return s.(*brokenStore).Store }
 		lost := errors.New("connection reset")
 		return &Records{
-			Namespaces: [2]string{"team-a", "team-b"},
+			Namespaces: [2]string{"team", "team-a"},
 			Kinds:      []schema.GroupKind{{Group: "kustomize.toolkit.fluxcd.io", Kind: "Kustomization"}, {Group: "argoproj.io", Kind: "Application"}},
 			NewStore: func() (applier.Store, error) {
 				return &brokenStore{Store: host.Process(), host: host, mutation: m, cache: newCache(), shared: make(map[applier.TriggerRef]applier.Trigger)}, nil
@@ -165,6 +165,8 @@ func (s *brokenStore) Triggers(ctx context.Context, match applier.TriggerMatch) 
 		return nil, nil
 	case s.is("lists are not sorted"):
 		slices.Reverse(all)
+	case s.is("lists are sorted by one string"):
+		slices.SortFunc(all, func(a, b applier.Trigger) int { return strings.Compare(a.Ref.String(), b.Ref.String()) })
 	case s.is("lists have no status"):
 		for i := range all {
 			all[i].Status = applier.TriggerStatus{}
@@ -187,7 +189,7 @@ func (s *brokenStore) Targets(ctx context.Context, ref applier.TriggerRef) ([]ap
 	case s.is("targets are not sorted"):
 		slices.Reverse(all)
 	case s.is("targets of any namespace name the trigger"):
-		ref.Namespace = map[string]string{"team-a": "team-b", "team-b": "team-a"}[ref.Namespace]
+		ref.Namespace = map[string]string{"team": "team-a", "team-a": "team"}[ref.Namespace]
 		others, _ := s.Store.Targets(ctx, ref)
 		all = append(all, others...)
 	case s.is("targets that are being deleted are left out"):

@@ -29,7 +29,7 @@ var storeMutants = map[string][]mutation{
 	"Target/that is being deleted is there":                         {"what is being deleted is gone"},
 	"Triggers/are those that match each field":                      {"the namespace is not matched", "the kind is not matched", "the group is not matched", "the applier is not matched", "the cluster is not matched", "the source is not matched", "lists have no status"},
 	"Triggers/are all for the zero match":                           {"the zero match matches none"},
-	"Triggers/come by namespace and name":                           {"lists are not sorted"},
+	"Triggers/come by namespace and name":                           {"lists are not sorted", "lists are sorted by one string"},
 	"Triggers/follow what the host's users do":                      {"lists are never renewed"},
 	"Targets/are those that name the trigger":                       {"targets are of the UID", "targets are not sorted", "targets of any namespace name the trigger"},
 	"Targets/that are being deleted are there":                      {"targets that are being deleted are left out"},

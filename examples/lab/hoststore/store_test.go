@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -71,7 +72,7 @@ func TestStoreOnTheFake(t *testing.T) {
 	t.Parallel()
 	appliertest.RunStore(t, appliertest.StoreHarness{
 		New: func(t testing.TB) *appliertest.Records {
-			cluster := fake.NewCluster(fake.Options{Namespaces: []string{"team-a", "team-b"}})
+			cluster := fake.NewCluster(fake.Options{Namespaces: []string{"team", "team-a"}})
 			t.Cleanup(cluster.Stop)
 			crds, err := hoststore.Definitions()
 			require.NoError(t, err)
@@ -86,10 +87,18 @@ func TestStoreOnTheFake(t *testing.T) {
 				views[s].Inject(f)
 			}
 			update := fake.Fault{Verb: "update", Resource: hoststore.Triggers.Resource, Nth: 1}
-			lost, dropped := update, update
+			lost, dropped, echoed := update, update, update
 			lost.Lost, dropped.Err = io.ErrUnexpectedEOF, io.ErrUnexpectedEOF
+			// The write is made, and the answer is one after which client-go sends it again.
+			echoed.Before = func(r fake.Request) {
+				u := &unstructured.Unstructured{}
+				assert.NoError(t, u.UnmarshalJSON(r.Body))
+				_, err := cluster.Resource(hoststore.Triggers).Namespace(r.Namespace).UpdateStatus(t.Context(), u, metav1.UpdateOptions{})
+				assert.NoError(t, err)
+			}
+			echoed.Err = apierrors.NewServerTimeout(hoststore.Triggers.GroupResource(), "update", 1)
 			host := &host{client: cluster}
-			return host.records([2]string{"team-a", "team-b"}, appliertest.Records{
+			return host.records([2]string{"team", "team-a"}, appliertest.Records{
 				NewStore: func() (applier.Store, error) {
 					view := cluster.As("host", nil)
 					mu.Lock()
@@ -100,10 +109,10 @@ func TestStoreOnTheFake(t *testing.T) {
 				},
 				Lose: func(s applier.Store) { inject(s, lost) },
 				Drop: func(s applier.Store) { inject(s, dropped) },
+				Echo: func(s applier.Store) { inject(s, echoed) },
 				Hang: func(s applier.Store) { inject(s, fake.Fault{Delay: time.Hour}) },
 			})
 		},
-		Lacks:    []appliertest.Capability{appliertest.Echo},
 		Parallel: true,
 	})
 }
