@@ -1,7 +1,7 @@
 // Command whatchanged shows what Flux and Argo CD apply in a cluster, and why something of it fails.
 //
 //	whatchanged                              what every applier applies now, and what it applied before
-//	whatchanged -since 24h                   the commits of the last day that touched what is applied
+//	whatchanged -since 24h                   the commits of the last day that touched what is applied, and what failed
 //	whatchanged -since 24h -diff             and their diffs
 //	whatchanged -tree KIND/NAMESPACE/NAME    what an object depends on, and the root causes of what fails
 //	whatchanged -status KIND/NAMESPACE/NAME  how an object is doing, with its recent Events

@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gitops-applier/gitops-applier/applier"
+	"github.com/gitops-applier/gitops-applier/applier/gitref"
 	"github.com/gitops-applier/gitops-applier/argocd"
 	"github.com/gitops-applier/gitops-applier/fake"
 	"github.com/gitops-applier/gitops-applier/flux"
@@ -174,6 +175,21 @@ func TestWhatIsShown(t *testing.T) {
 		for _, r := range reader.Requests() {
 			assert.Contains(t, []string{"get", "list"}, r.Verb, r.String())
 		}
+	})
+}
+
+func TestACommitThatFailedIsShownAlthoughItLandedNowhere(t *testing.T) {
+	t.Parallel()
+	inWorld(t, fake.Options{}, func(t *testing.T, w world) {
+		w.remote.Repository(shopURL).Commit(fake.Files{"app/cm.yaml": "kind: [\n"})
+		time.Sleep(2 * time.Minute)
+		views, _ := w.views(nil)
+		got, err := w.output(views, "-since", "3m", "-diff", "-n", "team-a")
+		require.NoError(t, err)
+		assert.Contains(t, got, "\nKustomization team-a/app  Failing: BuildFailed: ")
+		assert.Contains(t, got, "\n  failed: "+gitref.Short(w.remote.Repository(shopURL).Head("main"))+` "Change 4 of main" by fake`)
+		assert.Contains(t, got, "\n  applied still: main@sha1:9fc9aecf80a5\n")
+		assert.Contains(t, got, "\n    +kind: [\n")
 	})
 }
 
