@@ -116,7 +116,7 @@ func (r *request) stillStands(v view) error {
 // notStampedSince refuses a held Kustomization that was stamped since the operation was recorded. Another process that followed the
 // record has suspended it then, and reported that nothing ran; what somebody stamps over that hides it.
 func (r *request) notStampedSince(ks kustomization) error {
-	if r.ask.Live || ks.requested == r.recorded {
+	if r.ask.Live || r.ask.Record == nil || ks.requested == r.recorded {
 		return nil
 	}
 	return fmt.Errorf("%w: %s was stamped or suspended anew since the operation was recorded", applier.ErrStale, r.named)
