@@ -114,11 +114,11 @@ func TestWhatIsNamedInPartIsToldWhatIsMissing(t *testing.T) {
 		"neither of them":          {gitopsprovider.Workload{Kind: "Pod", Name: "web"}, "set Workload.Group, unless the kind is of the core group; set Workload.Namespace, unless"},
 		"both, of a kind it lacks": {workload("App", "a/web"), "does not serve this kind: is what defines it installed there?"},
 	} {
-		for what, err := range map[string]error{"": notServed(), " by a guess": &gitopsprovider.AnswerError{Answer: gitopsprovider.AnswerUnknown, Err: notServed()}} {
+		for what, err := range map[string]error{"": notServed(), "by a guess": &gitopsprovider.AnswerError{Answer: gitopsprovider.AnswerUnknown, Err: notServed()}} {
 			if what != "" && test.w.Group != "" {
 				continue
 			}
-			t.Run(name+what, func(t *testing.T) {
+			t.Run(name+" "+what, func(t *testing.T) {
 				t.Parallel()
 				m := newMemory()
 				m.failing[test.w.Kind] = err
