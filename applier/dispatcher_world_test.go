@@ -166,14 +166,21 @@ func (w *dispatchWorld) eventReasons() []string {
 	return reasons
 }
 
-// reported returns the reports so far in short: the end, or the state of the operation.
+// reported returns the reports so far in short: the end, or the state of the operation. One that only words what the one
+// before it said without a message is left out, such as the first that is read of an operation.
 func (w *dispatchWorld) reported() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var lines []string
+	var before applier.Progress
 	for _, report := range w.reports {
 		line := string(report.End)
 		if report.Operation != nil {
+			now := report.Operation.Progress
+			worded := before == applier.Progress{State: now.State} && now == applier.Progress{State: now.State, Message: now.Message}
+			if before = now; worded && now.Message != "" {
+				continue
+			}
 			line = strings.TrimSpace(line + " " + string(report.Operation.Progress.State))
 			if report.Operation.Unresolved {
 				line += " unresolved"

@@ -69,8 +69,8 @@ type Answer struct {
 	// Requested, Running and Succeeded, with Settling before the end of a resumed operation. A script
 	// that does not end leaves the operation running until [Client.Report] ends it.
 	//
-	// A Succeeded step without a revision is at the commit asked for, and an end without a Reason gets
-	// Succeeded or Failed.
+	// A Succeeded step without a revision is at the commit asked for, an end without a Reason gets
+	// Succeeded or Failed, and a step without a Message one such as a backend gives.
 	Steps []applier.Progress
 	// Every is how long each step but the last stands. Zero lets it stand until it was reported once.
 	Every time.Duration

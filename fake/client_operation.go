@@ -1,6 +1,7 @@
 package fake
 
 import (
+	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -41,14 +42,18 @@ func (o *operation) untilNext(now time.Time) time.Duration {
 
 // succeeding returns the steps of an operation that succeeds.
 func (o *operation) succeeding() []applier.Progress {
-	steps := []applier.Progress{{State: applier.StateRequested}, {State: applier.StateRunning}}
+	states := []applier.State{applier.StateRequested, applier.StateRunning}
 	if o.resumed {
-		steps = append(steps, applier.Progress{State: applier.StateSettling})
+		states = append(states, applier.StateSettling)
 	}
-	return append(steps, o.complete(applier.Progress{State: applier.StateSucceeded}))
+	var steps []applier.Progress
+	for _, state := range append(states, applier.StateSucceeded) {
+		steps = append(steps, o.complete(applier.Progress{State: state}))
+	}
+	return steps
 }
 
-// complete fills in what every end says and a script leaves out.
+// complete fills in what a backend says and a script leaves out.
 func (o *operation) complete(step applier.Progress) applier.Progress {
 	switch step.State {
 	case applier.StateSucceeded:
@@ -69,7 +74,30 @@ func (o *operation) complete(step applier.Progress) applier.Progress {
 			step.Reason = string(step.State)
 		}
 	}
+	if step.Message == "" {
+		step.Message = o.describe(step)
+	}
 	return step
+}
+
+// describe says where the operation stands, as a backend does.
+func (o *operation) describe(step applier.Progress) string {
+	named, commit := name(o.ref), applier.DescribeCommit(o.commit)
+	switch step.State {
+	case applier.StateRequested:
+		return fmt.Sprintf("%s is asked to apply %s", named, commit)
+	case applier.StateRunning:
+		return fmt.Sprintf("%s applies %s", named, commit)
+	case applier.StateSettling:
+		return named + " is suspended again; that is not handled yet"
+	case applier.StateSucceeded:
+		if step.AppliedCommit != o.commit {
+			return fmt.Sprintf("%s applied %s instead of %s", named, step.AppliedRevision, commit)
+		}
+		return "Applied revision: " + step.AppliedRevision // Flux's own words.
+	default:
+		return fmt.Sprintf("%s: %s", named, step.Reason)
+	}
 }
 
 // revision spells a commit of a branch as Flux does.

@@ -53,6 +53,32 @@ func TestZeroClientAppliesWhatIsAsked(t *testing.T) {
 	assert.Equal(t, applier.ReasonSucceeded, verdict.Reason)
 }
 
+func TestEveryStepHasAMessage(t *testing.T) {
+	t.Parallel()
+	client := &fake.Client{Answers: []fake.Answer{
+		{},
+		{Steps: []applier.Progress{{State: applier.StateSucceeded, AppliedRevision: "main@sha1:" + other}}},
+		{Steps: []applier.Progress{{State: applier.StateRunning, Message: "it downloads"}, {State: applier.StateFailed, Reason: "BuildFailed"}}},
+	}}
+	var messages []string
+	report := func(p applier.Progress) { messages = append(messages, p.Message) }
+	_, err := applier.Apply(t.Context(), client, shop, ask(), report)
+	require.NoError(t, err)
+	_, err = applier.Apply(t.Context(), client, shop, ask(), report)
+	require.ErrorIs(t, err, applier.ErrAppliedOther)
+	_, err = applier.Apply(t.Context(), client, shop, ask(), report)
+	require.ErrorIs(t, err, applier.ErrFailed)
+	assert.Equal(t, []string{
+		"applier team-a/shop in cluster fake is asked to apply commit 1f0e1d2c3b4a",
+		"applier team-a/shop in cluster fake applies commit 1f0e1d2c3b4a",
+		"applier team-a/shop in cluster fake is suspended again; that is not handled yet",
+		"Applied revision: main@sha1:" + commit,
+		"applier team-a/shop in cluster fake applied main@sha1:" + other + " instead of commit 1f0e1d2c3b4a",
+		"it downloads",
+		"applier team-a/shop in cluster fake: BuildFailed",
+	}, messages)
+}
+
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	lost := errors.New("connection reset")
