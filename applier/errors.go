@@ -24,7 +24,8 @@ var (
 	// The message says which.
 	ErrStale = errors.New("the decision to apply no longer holds")
 	// ErrNotFetched is a source that was made to fetch and does not lead to the commit: it was not pushed yet, or is
-	// no longer the newest of its branch. Nothing was started.
+	// no longer the newest of its branch. Nothing was started. An [Ask].Current that reports whether it is the newest tells the two
+	// apart: the latter is then ErrStale.
 	ErrNotFetched = errors.New("the source does not lead to the commit")
 	// ErrBusy is an operation in progress on the applier that did not end while the request waited for it. Nothing was
 	// started, and the request may be made again.

@@ -5,7 +5,8 @@ type Report struct {
 	// End is how the attempt ended, or "" while it goes on. Each attempt reports one end, last of all, unless it is
 	// abandoned or the dispatcher stops: then it reports nothing more.
 	End End
-	// Operation is the operation as it stands; nil as long as none was started. It is the receiver's own.
+	// Operation is the operation as it stands; nil as long as none was started. It is the receiver's own. The first Progress of
+	// a new one has no Message: nothing was read of it yet.
 	Operation *Operation
 	// Err is why nothing was asked (EndAskedNothing; nil if the applier needed nothing), why nothing was started (EndNotStarted), or why this process cannot
 	// follow the operation (EndNotFollowed). Test it as an error of [Client].Request.
