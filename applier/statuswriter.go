@@ -182,8 +182,8 @@ func (w *StatusWriter) WithdrawApplyOperation(trigger TriggerRef, token string) 
 }
 
 // RecordApplyOperation writes operation on trigger now, and returns nil once it is written. With it goes what is held for
-// the trigger, so that the operation it replaces is the latest view of that. An end that is held is written before, so
-// that each is to be seen on the trigger.
+// the trigger, so that the operation it replaces is the latest view of that. An end or a withdrawal
+// that is held is written before, so that each is to be seen on the trigger.
 //
 // It fails, so that nothing starts the apply, when the trigger is gone or being deleted (ErrRecordGone), when it
 // names another applier by now (ErrStale), and when its status holds another operation that has not completed
@@ -197,9 +197,9 @@ func (w *StatusWriter) RecordApplyOperation(ctx context.Context, trigger Trigger
 	defer w.unlock(trigger, held)
 	record := operation.record()
 	writes := w.snapshot(held)
-	if end := writes.publication.Operation; end != nil && end.Completed() {
+	if writes.publication.Operation.Completed() || len(writes.withdrawn) > 0 {
 		if _, err := w.writeHeld(ctx, trigger, held); err != nil {
-			return fmt.Errorf("trigger %s: the end of its last operation: %w", trigger, err)
+			return fmt.Errorf("trigger %s: what became of its last operation: %w", trigger, err)
 		}
 		writes = w.snapshot(held)
 	}

@@ -129,3 +129,21 @@ func TestAWithdrawalIsLookedForUntilItsRecordCanNoLongerLand(t *testing.T) {
 		assert.Empty(w, w.shown())
 	})
 }
+
+func TestAWithdrawalIsWrittenBeforeTheNextRecord(t *testing.T) {
+	t.Parallel()
+	inStatusWorld(t, func(w *statusWorld) {
+		require.NoError(w, w.record(operationAt("t1", applier.StateRequested)))
+		w.writer.WithdrawApplyOperation(w.trigger, "t1")
+		require.NoError(w, w.record(operationAt("t2", applier.StateRequested)))
+		var shown []string
+		for _, status := range w.store.History(w.trigger) {
+			token := ""
+			if status.Operation != nil {
+				token = status.Operation.Started.Token
+			}
+			shown = append(shown, token)
+		}
+		assert.Equal(w, []string{"t1", "", "t2"}, shown)
+	})
+}
