@@ -22,7 +22,9 @@ type ApplyRequest struct {
 	// Current reports whether the decision still holds, as in [Ask]; nil always holds.
 	Current func() bool
 	// Recovered is the operation that Trigger records, as [Store].Trigger reads it, and that this attempt is to follow to its
-	// end, after a restart. Nothing is asked then: the fields above but Trigger are not read. Nil makes a request.
+	// end, after a restart. Nothing is asked then: the fields above but Trigger are not read. The record is read again first: one
+	// that was completed meanwhile is the end, and one that another operation replaced is EndAskedNothing. Nil makes a
+	// request.
 	Recovered *Operation
 	// Report is told how the attempt goes, on the attempt's goroutine, one call at a time. It has to return soon: the
 	// attempt waits for it, and an operation is taken no further meanwhile. Nil is told nothing.
