@@ -77,9 +77,9 @@ var mutations = map[string]mutation{
 		return p, err
 	})},
 	"a backend that goes on polling":          {law: quietWhenIdle, client: func(p *process, c applier.Client) applier.Client { return poller{around{c}, p} }},
-	"a client that does not guard its writes": {law: nobodysWorkIsOverwritten, first: 8, dynamic: func(p *process) dynamic.Interface { return unguarded{p.view} }},
+	"a client that does not guard its writes": {law: nobodysWorkIsOverwritten, first: 30, dynamic: func(p *process) dynamic.Interface { return unguarded{p.view} }},
 	"a store that reads from a cache":         {law: onlyWhatWasAsked, first: 18, store: func(p *process) applier.Store { return cachedStore{p.records, &p.w.cache} }},
-	"a store that writes over what changed":   {law: oneEnd, first: 17, store: func(p *process) applier.Store { return blindStore{p.records} }},
+	"a store that writes over what changed":   {law: neverMoreThanIsKnown, store: func(p *process) applier.Store { return blindStore{p.records} }},
 	"a store that hides what failed":          {law: recordedFirst, store: func(p *process) applier.Store { return mildStore{p.records} }},
 	"a host that forgets":                     {law: oneEnd, first: 11, forgetful: true},
 }
