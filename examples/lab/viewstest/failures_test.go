@@ -154,7 +154,7 @@ func TestAKindThatMayNotBeWatchedIsSaid(t *testing.T) {
 	for !unwatched["HelmRelease"] || !unwatched["Application"] {
 		event := failures.next()
 		if event.Type == gitopsprovider.FailureUnwatched {
-			assert.Contains(t, event.Message, "this identity may not read the objects of kind "+event.Workload.Kind)
+			assert.Contains(t, event.Message, "this identity may not watch the objects of kind "+event.Workload.Kind)
 			assert.NotEqual(t, "Kustomization", event.Workload.Kind)
 			unwatched[event.Workload.Kind] = true
 		}

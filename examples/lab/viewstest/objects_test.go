@@ -93,7 +93,8 @@ func TestTheStatusOfEveryKind(t *testing.T) {
 		assert.Equal(t, test.reason, status.Ready.Reason, name)
 		want := gitopsprovider.AnswerFound
 		if test.workload.Kind == "Widget" {
-			want = gitopsprovider.AnswerNotServed
+			want = gitopsprovider.AnswerUnknown // Its plural is guessed.
+			assert.Contains(t, status.Message, "guessed", name)
 		}
 		assert.Equal(t, want, status.Answer, name)
 	}

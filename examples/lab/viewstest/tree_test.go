@@ -1,6 +1,7 @@
 package viewstest
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -90,13 +91,12 @@ func TestTheRootCauseOfAReleaseWithoutChart(t *testing.T) {
 	w.wait(lab.HelmCharts, w.ns+"-app", failing)
 	views := w.views()
 	var roots []*gitopsprovider.DepNode
-	require.Eventually(t, func() bool { // the chart is retried, and is at work in between
+	require.Eventually(t, func() bool { // the chart is retried, is at work in between, and may have come before the source was fetched
 		tree, err := views.DependencyTree(t.Context(), w.of("HelmRelease", "app"))
 		require.NoError(t, err)
 		roots = tree.RootCauses()
-		return len(roots) == 1 && roots[0].Workload.Kind == "HelmChart"
-	}, lab.WaitTimeout, 200*time.Millisecond)
-	assert.Contains(t, roots[0].Ready.Message, "no such file or directory")
+		return len(roots) == 1 && roots[0].Workload.Kind == "HelmChart" && strings.Contains(roots[0].Ready.Message, "no such file or directory")
+	}, lab.WaitTimeout, 200*time.Millisecond, "%v", roots)
 }
 
 // generated is satisfied by an Application that its set has made.
