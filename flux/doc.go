@@ -38,6 +38,7 @@
 //	HealthCheckCanceled    something newer ended the wait for health
 //	Interrupted            the controller was stopped in the middle of the run
 //	NotRun                 nothing ran for this request
+//	Superseded             another request followed before the end of this one was read, or its token was removed
 //	Gone, Replaced, Deleting, SuspendOwnedElsewhere
 //
 // A run that had to wait for something, a dependency or an artifact, ends Failed with that reason. What it failed at may

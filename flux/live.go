@@ -20,6 +20,9 @@ func (o operation) whereLive(ks kustomization) applier.Progress {
 	case o.liveHandled(ks):
 		// Without any Ready, what handled it is the first pass over a new object, which only adds the finalizer.
 		return o.progress(applier.StateRunning, fmt.Sprintf("%s: %s", o.named, ks.ready.message))
+	case o.liveLost(ks) && ks.requested == "" && (!o.known || o.before.ranSince(ks) || o.before.judgedSince(ks)):
+		return o.failed(applier.ReasonSuperseded,
+			"the token of this request was removed from %s, and whether a run since was for it is not known", o.named)
 	case o.liveLost(ks):
 		return o.failed(applier.ReasonNotRun, "%s did not run for this request: its token is no longer asked for", o.named)
 	default:

@@ -44,6 +44,10 @@ func TestALiveOperationIsFollowedByItsTokenAndNeverSuspended(t *testing.T) {
 		{name: "the annotation was removed", since: liveAfter(liveRequest, stamped("")), state: applier.StateRequested},
 		{name: "the annotation was removed, and it is overdue", started: with(overdue), since: liveAfter(liveRequest, stamped("")),
 			state: applier.StateFailed, reason: applier.ReasonNotRun, says: "its token is no longer asked for"},
+		{name: "the annotation was removed after a run, and it is overdue", started: with(overdue), since: liveAfter(liveRequest, ran(commitB), stamped("")),
+			state: applier.StateFailed, reason: applier.ReasonSuperseded, says: "whether a run since was for it is not known"},
+		{name: "the annotation was removed during a run, and it is overdue", started: with(recovered, overdue), since: liveAfter(liveRequest, running, stamped("")),
+			state: applier.StateFailed, reason: applier.ReasonSuperseded},
 
 		{name: "suspended before the run began", since: liveAfter(liveRequest, fluxSuspend, handled(resume)),
 			state: applier.StateFailed, reason: applier.ReasonNotRun, says: "did not run for this request"},
