@@ -85,6 +85,10 @@ func describeAdmission(admission Admission) string {
 // standAndHeld checks again, right before the operation is recorded, what stand did, and that the trigger names the
 // applier still. An applier that has to be held is, as a fresh read of the trigger says.
 func (a *attempt) standAndHeld(ctx context.Context, applier ApplierRef, held bool) error {
+	// First, what the record would wait for: nothing comes between the check and the record.
+	if err := a.d.status.closeOperation(ctx, a.req.Trigger); err != nil {
+		return err
+	}
 	trigger, err := a.stand(ctx)
 	switch {
 	case err != nil:

@@ -196,13 +196,10 @@ func (w *StatusWriter) RecordApplyOperation(ctx context.Context, trigger Trigger
 	}
 	defer w.unlock(trigger, held)
 	record := operation.record()
-	writes := w.snapshot(held)
-	if writes.publication.Operation.Completed() || len(writes.withdrawn) > 0 {
-		if _, err := w.writeHeld(ctx, trigger, held); err != nil {
-			return fmt.Errorf("trigger %s: what became of its last operation: %w", trigger, err)
-		}
-		writes = w.snapshot(held)
+	if err := w.closeLast(ctx, trigger, held); err != nil {
+		return err
 	}
+	writes := w.snapshot(held)
 	before, left, landed := writes.before, writes.recorded == record.Started.Token, false
 	err = w.store.UpdateStatus(ctx, trigger, func(t *Trigger) error {
 		landed = landed || t.Status.Operation.IsSame(record) && left
@@ -242,6 +239,28 @@ func (w *StatusWriter) RecordApplyOperation(ctx context.Context, trigger Trigger
 	}
 	if err != nil {
 		return fmt.Errorf("trigger %s: %w", trigger, err)
+	}
+	return nil
+}
+
+// closeOperation writes what became of the last operation of trigger, if that is held, and waits for what is just being written.
+func (w *StatusWriter) closeOperation(ctx context.Context, trigger TriggerRef) error {
+	held, err := w.lock(ctx, trigger)
+	if err != nil {
+		return fmt.Errorf("trigger %s: %w", trigger, err)
+	}
+	defer w.unlock(trigger, held)
+	return w.closeLast(ctx, trigger, held)
+}
+
+// closeLast is closeOperation for the one who holds the trigger's lock.
+func (w *StatusWriter) closeLast(ctx context.Context, trigger TriggerRef, held *heldStatus) error {
+	writes := w.snapshot(held)
+	if !writes.publication.Operation.Completed() && len(writes.withdrawn) == 0 {
+		return nil
+	}
+	if _, err := w.writeHeld(ctx, trigger, held); err != nil {
+		return fmt.Errorf("trigger %s: what became of its last operation: %w", trigger, err)
 	}
 	return nil
 }
