@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -224,6 +225,9 @@ var (
 
 // guarded is law 4.
 func (c *check) guarded(e *Event) {
+	if e.Sent == nil && e.Code == http.StatusTooManyRequests {
+		return // The API server turned it away unread.
+	}
 	var may []string
 	switch e.Object.Resource {
 	case kustomizations:

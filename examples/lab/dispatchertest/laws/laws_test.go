@@ -401,6 +401,15 @@ func TestAResumeThatWasNotMadeNeedsNoEnd(t *testing.T) {
 	assert.Empty(t, s.read(t).Check(s.decisions, nil))
 }
 
+// An API server that is busy turns requests away before it reads them.
+func TestAWriteThatWasTurnedAwayUnreadIsNoViolation(t *testing.T) {
+	t.Parallel()
+	s := held()
+	s.add(request("host-1", "patch", "gitrepositories", "app", 429, nil, nil))
+	s.unset(len(s.lines)-1, "requestObject")
+	assert.Empty(t, s.read(t).Check(s.decisions, nil))
+}
+
 // An API server that is stopped, and a client that is, leave writes of which nobody knows whether they were made.
 func TestWhatCannotBeKnownIsNoViolation(t *testing.T) {
 	t.Parallel()
