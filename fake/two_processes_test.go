@@ -18,35 +18,26 @@ import (
 
 func TestAKustomizationThatAnotherProcessSuspendedForTheRecordIsNotResumed(t *testing.T) {
 	t.Parallel()
-	for name, over := range map[string]func(*world){
-		"":                                 func(*world) {},
-		", and somebody stamped over that": func(w *world) { w.stamp(kustomizations, "somebody's"); synctest.Wait() },
-	} {
-		t.Run("the other suspended it"+name, func(t *testing.T) {
-			t.Parallel()
-			inWorld(t, func(w *world) {
-				f := flow{name: "held"}
-				f.prepared(w)
-				a := w.attempt(f, 1)
-				var end applier.Progress
-				record := a.ask.Record
-				a.ask.Record = func(ctx context.Context, s applier.Started) error {
-					require.NoError(w, record(ctx, s))
-					other, _ := w.newClient()
-					s.Recovered = true
-					var err error
-					end, err = applier.Follower{}.Follow(ctx, other, app, &s, nil)
-					over(w)
-					return err
-				}
-				started, err := a.client.Request(w.Context(), app, a.ask)
-				assert.Equal(w, applier.ReasonNotRun, end.Reason)
-				require.ErrorIs(w, err, applier.ErrStale)
-				assert.Zero(w, started)
-				a.notStarted()
-			})
-		})
-	}
+	inWorld(t, func(w *world) {
+		f := flow{name: "held"}
+		f.prepared(w)
+		a := w.attempt(f, 1)
+		var end applier.Progress
+		record := a.ask.Record
+		a.ask.Record = func(ctx context.Context, s applier.Started) error {
+			require.NoError(w, record(ctx, s))
+			other, _ := w.newClient()
+			s.Recovered = true
+			var err error
+			end, err = applier.Follower{}.Follow(ctx, other, app, &s, nil)
+			return err
+		}
+		started, err := a.client.Request(w.Context(), app, a.ask)
+		assert.Equal(w, applier.ReasonNotRun, end.Reason)
+		require.ErrorIs(w, err, applier.ErrStale)
+		assert.Zero(w, started)
+		a.notStarted()
+	})
 }
 
 func TestALiveStampThatMayYetBeMadeHasNoEnd(t *testing.T) {

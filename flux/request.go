@@ -25,8 +25,8 @@ import (
 // An operation in progress is waited for: one of this host that has the Kustomization resumed, a suspend that is not
 // handled yet, and for a Live ask a reconcile that somebody else asked for. All waiting for them together takes no
 // longer than ask.Wait says, DefaultWait by default; then the error is ErrBusy. A fetch is waited for as long as ctx
-// allows. Once ask.Record was called, half a minute is left for all of it, and a held Kustomization that is stamped or
-// suspended meanwhile is ErrStale: another process may have followed the record to its end.
+// allows. Once ask.Record was called, half a minute is left for all of it, and a held Kustomization that is suspended anew in
+// our name meanwhile is ErrStale: another process may have followed the record to its end.
 //
 // A CatchUp or a ForeignCommit asks nothing (OutcomeCurrent) of a held Kustomization that is Ready with the commit
 // applied: nothing was applied since, and nothing will be until it is resumed. What others changed in its spec while
@@ -113,13 +113,13 @@ func (r *request) stillStands(v view) error {
 	return nil
 }
 
-// notStampedSince refuses a held Kustomization that was stamped since the operation was recorded. Another process that followed the
-// record has suspended it then, and reported that nothing ran; what somebody stamps over that hides it.
+// notStampedSince refuses a held Kustomization that was suspended anew in our name since the operation was recorded. Another process
+// that followed the record has done so then, and reported that nothing ran.
 func (r *request) notStampedSince(ks kustomization) error {
-	if r.ask.Live || r.ask.Record == nil || ks.requested == r.recorded {
+	if r.ask.Live || r.ask.Record == nil || ks.requested == r.recorded || !r.client.options.heldByUs(ks.stampers) {
 		return nil
 	}
-	return fmt.Errorf("%w: %s was stamped or suspended anew since the operation was recorded", applier.ErrStale, r.named)
+	return fmt.Errorf("%w: %s was suspended anew since the operation was recorded", applier.ErrStale, r.named)
 }
 
 func (r *request) stale() error {
