@@ -245,8 +245,13 @@ func (a *attempt) requireSucceededEnd(t *testing.T, end applier.Progress) {
 // kustomize-controller learns of the stamp and of the artifact by two watches, so it may run at the artifact before; the run for the
 // artifact follows. A host asks again.
 func (a *attempt) appliedBefore(end applier.Progress) bool {
+	return a.flow == liveFetchFlow && a.ranBefore(end)
+}
+
+// ranBefore reports whether the end says that the commit before was applied instead.
+func (a *attempt) ranBefore(end applier.Progress) bool {
 	applied, _, _ := unstructured.NestedString(a.before.Object, "status", "lastAppliedRevision")
-	return a.flow == liveFetchFlow && end.Reason == applier.ReasonAppliedOther && end.AppliedRevision == applied
+	return end.Reason == applier.ReasonAppliedOther && end.AppliedRevision == applied
 }
 
 // requireLeft fails the test unless the Kustomization is left as the flow is to leave it: held, or never suspended.
