@@ -170,14 +170,10 @@ func (w *StatusWriter) WithdrawApplyOperation(trigger TriggerRef, token string) 
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	held := w.held[trigger]
-	if token == "" || held == nil || held.recorded != token || isWithdrawn(held.withdrawn, token) {
+	if token == "" || held == nil || held.recorded != token || slices.Contains(held.withdrawn, token) {
 		return
 	}
-	withdrawn := withdrawal{token: token}
-	if held.unconfirmed {
-		withdrawn.until = time.Now().Add(lateWrite)
-	}
-	held.withdrawn = append(held.withdrawn, withdrawn)
+	held.withdrawn = append(held.withdrawn, token)
 	w.enqueue(trigger)
 }
 
@@ -225,17 +221,14 @@ func (w *StatusWriter) RecordApplyOperation(ctx context.Context, trigger Trigger
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err == nil {
-		// The trigger has changed, so no earlier write can land.
-		held.late = time.Time{}
-		held.publicationWritten(writes)
-		held.withdrawalsWritten(writes, everyWithdrawal)
+		held.written(writes) // The trigger has changed.
 	}
 	if errors.Is(err, ErrUnconfirmed) {
 		held.late = time.Now().Add(lateWrite)
 	}
 	if err == nil || landed || errors.Is(err, ErrUnconfirmed) {
-		held.recorded, held.before, held.unconfirmed = record.Started.Token, before, err != nil
-		held.withdrawn = slices.DeleteFunc(held.withdrawn, func(w withdrawal) bool { return w.token == held.recorded })
+		held.recorded, held.before = record.Started.Token, before
+		held.withdrawn = slices.DeleteFunc(held.withdrawn, func(token string) bool { return token == held.recorded })
 	}
 	if err != nil {
 		return fmt.Errorf("trigger %s: %w", trigger, err)
@@ -265,8 +258,8 @@ func (w *StatusWriter) closeLast(ctx context.Context, trigger TriggerRef, held *
 	return nil
 }
 
-// write writes what is held for trigger, if anything is. It reports whether to look again later, for a record that may
-// yet land and is to be withdrawn.
+// write writes what is held for trigger, if anything is. It reports whether to look again later: what is to be written stands
+// already, and a write that got no answer may yet be made over it.
 func (w *StatusWriter) write(ctx context.Context, trigger TriggerRef) (again bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statusWriteTimeout)
 	defer cancel()
@@ -284,25 +277,22 @@ func (w *StatusWriter) writeHeld(ctx context.Context, trigger TriggerRef, held *
 	if writes.empty() {
 		return false, nil
 	}
-	withdrew, changed := false, false
+	changed := false
 	now := time.Now() // Before the read: what that does not show may have come since.
 	err = w.store.UpdateStatus(ctx, trigger, func(t *Trigger) error {
 		before := encode(t.Status)
-		withdrew = writes.writeOn(&t.Status) || withdrew
+		writes.writeOn(&t.Status)
 		changed = encode(t.Status) != before
 		return nil
 	})
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
+	case err == nil && !changed && now.Before(held.late):
+		return true, nil
 	case err == nil:
-		late := now.Before(held.late) && !changed
-		if !late {
-			held.late = time.Time{}
-			held.publicationWritten(writes)
-		}
-		held.withdrawalsWritten(writes, func(w withdrawal) bool { return withdrew || !now.Before(w.until) })
-		return late || len(held.withdrawn) > 0, nil
+		held.written(writes)
+		return false, nil
 	case errors.Is(err, ErrRecordGone):
 		held.drop()
 		return false, nil

@@ -13,29 +13,21 @@ type heldStatus struct {
 	users int
 	// publication is what is not written yet.
 	publication Publication
-	// late is until when a publication that got no answer may still be written, over what is as it was then; zero for
+	// withdrawn are the tokens of the recorded operations that are to be replaced by what was there before them.
+	withdrawn []string
+	// recorded is the token of the operation recorded last, as long as it may be withdrawn, and before what the
+	// status held before it.
+	recorded string
+	before   *Operation
+	// late is until when a write that got no answer may still be made, over a status that has not changed since; zero for
 	// none.
 	late time.Time
-	// withdrawn are the recorded operations that are to be replaced by what was there before them.
-	withdrawn []withdrawal
-	// recorded is the token of the operation recorded last, as long as it may be withdrawn, and before what the
-	// status held before it. It is unconfirmed if it is not known whether it was recorded.
-	recorded    string
-	before      *Operation
-	unconfirmed bool
-}
-
-// withdrawal is the withdrawal of one operation.
-type withdrawal struct {
-	token string
-	// until is when a record that got no answer can no longer land; zero for one that was answered.
-	until time.Time
 }
 
 // statusWrites is what one write is to change.
 type statusWrites struct {
 	publication Publication
-	withdrawn   []withdrawal
+	withdrawn   []string
 	recorded    string
 	before      *Operation
 }
@@ -44,23 +36,19 @@ func (h *heldStatus) snapshot() statusWrites {
 	return statusWrites{publication: h.publication, withdrawn: slices.Clone(h.withdrawn), recorded: h.recorded, before: h.before}
 }
 
-// publicationWritten takes note that the publication of writes is written, unless something newer is held.
-func (h *heldStatus) publicationWritten(writes statusWrites) {
+// written takes note that writes are written for good, unless something newer is held: no earlier write can be made any more.
+func (h *heldStatus) written(writes statusWrites) {
+	h.late = time.Time{}
 	if h.publication.Operation == writes.publication.Operation {
 		h.publication.Operation = nil
 	}
 	if h.publication.RepairPending == writes.publication.RepairPending {
 		h.publication.RepairPending = nil
 	}
-}
-
-// withdrawalsWritten takes note of the withdrawals of writes that are over.
-func (h *heldStatus) withdrawalsWritten(writes statusWrites, done func(withdrawal) bool) {
-	over := func(w withdrawal) bool { return slices.Contains(writes.withdrawn, w) && done(w) }
-	if last := len(h.withdrawn) - 1; last >= 0 && h.withdrawn[last].token == h.recorded && over(h.withdrawn[last]) {
+	if slices.Contains(writes.withdrawn, h.recorded) {
 		h.forget()
 	}
-	h.withdrawn = slices.DeleteFunc(h.withdrawn, over)
+	h.withdrawn = slices.DeleteFunc(h.withdrawn, func(token string) bool { return slices.Contains(writes.withdrawn, token) })
 }
 
 // drop forgets everything: the trigger is gone.
@@ -75,27 +63,21 @@ func (h *heldStatus) closes(token string) bool {
 		return false
 	}
 	end := h.publication.Operation
-	return end.Completed() && end.Started.Token == token || isWithdrawn(h.withdrawn, token)
+	return end.Completed() && end.Started.Token == token || slices.Contains(h.withdrawn, token)
 }
-
-func everyWithdrawal(withdrawal) bool { return true }
 
 // forget makes what was recorded last no longer be one that can be withdrawn.
-func (h *heldStatus) forget() { h.recorded, h.before, h.unconfirmed = "", nil, false }
-
-func isWithdrawn(withdrawn []withdrawal, token string) bool {
-	return slices.ContainsFunc(withdrawn, func(w withdrawal) bool { return w.token == token })
-}
+func (h *heldStatus) forget() { h.recorded, h.before = "", nil }
 
 func (s statusWrites) empty() bool {
 	return len(s.withdrawn) == 0 && s.publication == Publication{}
 }
 
-// writeOn changes status as s says, and reports whether it withdrew an operation.
-func (s statusWrites) writeOn(status *TriggerStatus) (withdrew bool) {
+// writeOn changes status as s says.
+func (s statusWrites) writeOn(status *TriggerStatus) {
 	// One that was completed meanwhile was followed by another process: its end stays.
-	if o := status.Operation; o != nil && !o.Completed() && isWithdrawn(s.withdrawn, o.Started.Token) {
-		status.Operation, withdrew = s.before.record(), true
+	if o := status.Operation; o != nil && !o.Completed() && slices.Contains(s.withdrawn, o.Started.Token) {
+		status.Operation = s.before.record()
 	}
 	if operation := s.publication.Operation; operation != nil && operation.mayReplace(status.Operation) {
 		status.Operation = operation.record()
@@ -103,7 +85,6 @@ func (s statusWrites) writeOn(status *TriggerStatus) (withdrew bool) {
 	if s.publication.RepairPending != nil {
 		status.RepairPending = *s.publication.RepairPending
 	}
-	return withdrew
 }
 
 // mayReplace reports whether a status may show o in the place of shown: none, or the same operation at an earlier point.
