@@ -11,10 +11,6 @@ import (
 // DefaultPollInterval is how often the progress of an operation is read where it is not watched.
 const DefaultPollInterval = 2 * time.Second
 
-// lateStart is how long after its record the write that starts an operation may be made: a backend sends it within half a minute of
-// Record, and an API server is at work on it for a minute at most.
-const lateStart = 30*time.Second + lateWrite
-
 // Follower follows operations to their end. The zero value is ready to use, and a Follower is safe for concurrent use.
 type Follower struct {
 	// PollInterval is how often an applier is read that cannot be watched, and how soon a read or write that failed is
@@ -62,7 +58,8 @@ func (f Follower) Follow(
 		}
 		woken := time.Now()
 		var progress Progress
-		progress, failed = f.progress(ctx, client, ref, s, last.State == StateRequested && time.Since(began) >= lateStart)
+		neverBegan := last.State == StateRequested && s.mayNotHaveBegun() && s.mayYetBegin(began) == 0
+		progress, failed = progressOf(ctx, client, ref, s, neverBegan)
 		switch {
 		case IsPermanent(failed):
 			return last, failed
@@ -80,27 +77,12 @@ func (f Follower) Follow(
 	}
 }
 
-// progress calls Progress, for an operation of which nothing was seen for as long as it might yet begin as if it were overdue.
-func (f Follower) progress(ctx context.Context, client Client, ref types.NamespacedName, s *Started, unseen bool) (Progress, error) {
+// progressOf calls Progress: for an operation that may not have begun, and no longer can, as if it were overdue.
+func progressOf(ctx context.Context, client Client, ref types.NamespacedName, s *Started, neverBegan bool) (Progress, error) {
 	overdue := s.Overdue
-	s.Overdue = overdue || unseen && s.mayNotHaveBegun()
+	s.Overdue = overdue || neverBegan
 	defer func() { s.Overdue = overdue }()
 	return client.Progress(ctx, ref, s)
-}
-
-// mayNotHaveBegun reports whether nothing may come of the operation. What may be resumed is suspended whenever it is given up, and by
-// that write a late start can no longer be made.
-func (s *Started) mayNotHaveBegun() bool {
-	return s.Outcome != OutcomeResumed && (s.Recovered || s.Unconfirmed != nil)
-}
-
-// mayYetBegin is for how long an operation that is followed since then may yet begin, although nothing is seen of it; zero for one
-// that has begun, or never will.
-func (s *Started) mayYetBegin(since time.Time) time.Duration {
-	if !s.mayNotHaveBegun() {
-		return 0
-	}
-	return max(0, lateStart-time.Since(since))
 }
 
 // next returns how long to wait for the next read, after the interval last waited.

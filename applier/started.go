@@ -79,3 +79,22 @@ func (s *Started) UnmarshalJSON(record []byte) error {
 	s.Recovered = true
 	return nil
 }
+
+// lateStart is how long after its record the write that starts an operation may be made: a backend sends it within half a minute of
+// Record, and an API server is at work on it for a minute at most.
+const lateStart = 30*time.Second + lateWrite
+
+// mayNotHaveBegun reports whether nothing may come of the operation. What may be resumed is suspended whenever it is given up, and by
+// that write a late start can no longer be made.
+func (s *Started) mayNotHaveBegun() bool {
+	return s.Outcome != OutcomeResumed && (s.Recovered || s.Unconfirmed != nil)
+}
+
+// mayYetBegin is for how long an operation that is followed since then may yet begin, although nothing is seen of it; zero for one
+// that has begun, or never will.
+func (s *Started) mayYetBegin(since time.Time) time.Duration {
+	if !s.mayNotHaveBegun() {
+		return 0
+	}
+	return max(0, lateStart-time.Since(since))
+}
