@@ -173,8 +173,11 @@ func (a *attempt) requireRight(t *testing.T, r result, laid ...hand) {
 		a.awaitHandled(t) // a stamp that came after our suspend was handled
 		a.requireHeld(t)
 	}
-	if a.ranBefore(r.end) {
-		return // Somebody's hand kept the run for the artifact from following.
+	if a.ranBefore(r.end) { // Somebody's hand kept the run for the artifact from following, unless it is live.
+		if !a.flow.live {
+			assert.Equal(t, a.valueBefore, a.subject.value(t))
+		}
+		return
 	}
 	if r.end.State == applier.StateSucceeded {
 		assert.Equal(t, a.commit, r.end.AppliedCommit, "%+v", r.end)
