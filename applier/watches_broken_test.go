@@ -149,7 +149,7 @@ func TestWhileTheAPIServerIsGoneItIsAskedLittleAndThenTruthIsShown(t *testing.T)
 					c.cluster.Compact(kustomizations.GroupResource())
 				}
 				mend()
-				time.Sleep(6 * time.Second)
+				time.Sleep(13 * time.Second) // two attempts at a watch, five seconds and a bit apart
 				requireVersion(t, changed, shown[7])
 				assert.Nil(t, next(t, shown[8]))
 				requireNothing(t, shown[9])

@@ -82,6 +82,8 @@ func TestAWatchIsSharedAsFarAsTheIdentityMay(t *testing.T) {
 			inWatchedCluster(t, r.allow, func(t *testing.T, c *watchedCluster) {
 				refs := slices.Concat(objects("a", 10), objects("b", 10))
 				c.putAll(refs)
+				// All are watched by the time at which a watch of the cluster may be refused.
+				c.view.Inject(fake.Fault{Verb: "list", Nth: 1, Delay: time.Millisecond})
 				shown := c.watchAll(t, refs)
 				assert.Equal(t, test.want, c.asked())
 				c.view.ResetRequests()

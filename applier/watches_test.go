@@ -113,6 +113,7 @@ func (c *watchedCluster) watchAll(t *testing.T, refs []types.NamespacedName) []<
 			synctest.Wait() // the first are watched one by one, until there are more
 		}
 	}
+	time.Sleep(2 * time.Millisecond) // for a request that is delayed
 	synctest.Wait()
 	for i, ref := range refs {
 		object := next(t, shown[i])

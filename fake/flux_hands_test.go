@@ -64,6 +64,8 @@ func TestAnAskEndsAsItShouldUnderOtherHands(t *testing.T) {
 				f.prepared(w)
 				a := w.attempt(f, 1)
 				w.flux.Inject(fake.StepFault{Step: fake.HealthStep, Delay: 20 * time.Second})
+				// The suspend takes its time, as on a network: what the controller has queued begins before it.
+				a.view.Inject(fake.Fault{Verb: "patch", Resource: kustomizations.Resource, Nth: 2, Delay: time.Millisecond})
 				time.AfterFunc(10*time.Second, func() { test.hand(w) })
 				r := a.run(w.Context())
 				require.NoError(w, r.refused)

@@ -278,6 +278,7 @@ func TestDependents(t *testing.T) {
 		require.Contains(w, w.ks("late"), "Ready=True")
 
 		w.hold(true, "hold")
+		synctest.Wait()
 		w.push("two", value("two"))
 		w.stamp(gitRepositories, "fetch")
 		synctest.Wait()
