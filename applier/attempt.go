@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gitops-applier/gitops-applier/applier/gitref"
 )
@@ -181,7 +182,7 @@ func (a *attempt) ask(ctx context.Context, client Client, trigger Trigger, wait 
 // starts takes note of what the request is about to start, or started.
 func (a *attempt) starts(s Started) {
 	if s.RequestedAt.IsZero() {
-		s.RequestedAt = a.d.now()
+		s.RequestedAt = metav1.NewMicroTime(a.d.now())
 	}
 	s.Token = a.operation.Started.Token // Under it the attempt is counted and recorded.
 	a.operation.Started = s

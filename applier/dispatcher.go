@@ -73,7 +73,7 @@ type Dispatcher struct {
 	Log logr.Logger
 	// Tokens makes the token of each request. Nil is NewToken.
 	Tokens Tokens
-	// Now is the clock of the times that records show. Nil is time.Now.
+	// Now is the clock of the times that records show, and by which the age of a recovered operation is reckoned. Nil is time.Now.
 	Now func() time.Time
 	// SameRepository compares what targets write with what an attempt is for. Nil is gitref.SameRepository.
 	SameRepository func(a, b string) bool

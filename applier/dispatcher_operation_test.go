@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gitops-applier/gitops-applier/applier"
@@ -286,7 +287,7 @@ func TestARecoveredOperationFromAClockThatIsAheadHasItsFullTime(t *testing.T) {
 		w.hang()
 		w.stop()
 		record := w.kept()
-		record.Started.RequestedAt = time.Now().Add(day)
+		record.Started.RequestedAt = metav1.NewMicroTime(time.Now().Add(day))
 		next := w.nextProcess()
 		next.start()
 		next.request(applier.ApplyRequest{Trigger: w.trigger, Recovered: record, Report: next.report})

@@ -13,6 +13,7 @@ import (
 	"github.com/go-logr/logr/funcr"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/gitops-applier/gitops-applier/applier"
@@ -102,7 +103,7 @@ func TestAnOperationWithoutATimeHasItsFullTime(t *testing.T) {
 	inDispatchWorld(t, func(w *dispatchWorld) {
 		w.wrapped = askedClient{w.client, func(ctx context.Context, ask applier.Ask) (applier.Started, error) {
 			s, err := w.client.Request(ctx, shopApp.NamespacedName(), ask)
-			s.RequestedAt = time.Time{}
+			s.RequestedAt = metav1.MicroTime{}
 			return s, err
 		}}
 		w.hang()

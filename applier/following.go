@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // started follows up on what the request started.
@@ -160,15 +162,14 @@ func (a *attempt) untilUnresolved() time.Duration {
 	if a.settling {
 		return 0
 	}
-	after := orDefault(a.d.UnresolvedAfter, DefaultUnresolvedAfter)
-	requested := a.operation.Started.RequestedAt
-	if passed := a.d.now().Sub(requested); passed > 0 && !requested.IsZero() {
-		after = max(0, after-passed)
+	after, started := orDefault(a.d.UnresolvedAfter, DefaultUnresolvedAfter), a.operation.Started
+	if !started.Recovered {
+		return max(0, after-time.Since(a.followed))
 	}
-	if a.operation.Started.Recovered {
-		after = max(after, recoveryTime)
+	if passed := a.d.now().Sub(started.RequestedAt.Time); passed > 0 && !started.RequestedAt.IsZero() {
+		after -= passed
 	}
-	return after
+	return max(after, recoveryTime)
 }
 
 func (a *attempt) mayYetBegin() time.Duration { return a.operation.Started.mayYetBegin(a.followed) }
@@ -189,7 +190,7 @@ func (a *attempt) progress(p Progress) {
 	}
 	a.operation.Progress = p
 	if p.State.Ended() {
-		a.operation.CompletedAt = a.d.now()
+		a.operation.CompletedAt = metav1.NewMicroTime(a.d.now())
 		a.ended()
 		return
 	}

@@ -2,13 +2,15 @@ package applier
 
 import (
 	"slices"
-	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Operation is the durable record of an operation, on the trigger that it was asked for. It names the applier itself:
 // recovery follows the record, also where the trigger names another applier by then.
 //
-// It is a plain value. Its JSON is what a [Store] keeps.
+// It is a plain value, with the types of the Kubernetes API: a host may keep it in a status of its own, and compare it there by
+// equality.Semantic. Its JSON is what a [Store] keeps, with times in UTC to the microsecond.
 type Operation struct {
 	// Applier is the applier that was asked.
 	Applier ApplierRef `json:"applier"`
@@ -25,7 +27,7 @@ type Operation struct {
 	// Unresolved is whether it outlived the dispatcher's UnresolvedAfter. It is still followed.
 	Unresolved bool `json:"unresolved,omitempty"`
 	// CompletedAt is when its end was seen, by the clock of the process that saw it; zero while it is open.
-	CompletedAt time.Time `json:"completedAt,omitzero"`
+	CompletedAt metav1.MicroTime `json:"completedAt,omitzero"`
 }
 
 // DeepCopyInto copies o into out. With it and DeepCopy an Operation can be a field of a host's own API type.

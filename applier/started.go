@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -47,7 +48,7 @@ type Started struct {
 	Baseline string `json:"baseline,omitempty"`
 	// RequestedAt is when the request was made, by the clock of the process that made it. No client compares it with
 	// anything: it is for people, and for a [Dispatcher], which reckons UnresolvedAfter from it. Zero is not known.
-	RequestedAt time.Time `json:"requestedAt,omitzero"`
+	RequestedAt metav1.MicroTime `json:"requestedAt,omitzero"`
 
 	// SuspendToken is the token of the suspend after a Flux apply, once Progress wrote it.
 	SuspendToken string `json:"suspendToken,omitempty"`

@@ -12,6 +12,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gitops-applier/gitops-applier/applier"
 	"github.com/gitops-applier/gitops-applier/fake"
@@ -460,7 +461,7 @@ func TestWhatAStatusShowsOfAnOperationIsItsRecord(t *testing.T) {
 		operation.Reason, operation.Want = applier.Repair, applier.Binding{Repository: "https://git.example.com/acme/shop", Branch: "main"}
 		operation.Targets = []applier.TargetRef{{Namespace: "team-a", Name: "shop", UID: "u1"}}
 		operation.Started.UID, operation.Started.Baseline = "k1", "handled t0"
-		operation.Started.RequestedAt = time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
+		operation.Started.RequestedAt = metav1.NewMicroTime(time.Date(2026, 1, 2, 3, 4, 5, 6000, time.Local)) // as a record is read
 		require.NoError(w, w.record(operation))
 		recovered := *operation
 		recovered.Started.Recovered = true

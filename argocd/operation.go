@@ -1,6 +1,7 @@
 package argocd
 
 import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -71,6 +72,6 @@ func (r *request) started(app application, orphan bool) applier.Started {
 		Commit:      r.ask.Commit,
 		UID:         app.uid,
 		Baseline:    before.String(),
-		RequestedAt: r.client.options.Now(),
+		RequestedAt: metav1.NewMicroTime(r.client.options.Now()),
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -183,7 +184,7 @@ func (c *Client) request(ctx context.Context, ref types.NamespacedName, ask appl
 	if err := c.refuse(ctx, ref, ask, answer); err != nil {
 		return applier.Started{}, err
 	}
-	s := applier.Started{Outcome: answer.Outcome, Commit: ask.Commit, UID: types.UID("uid-of-" + ref.String()), RequestedAt: time.Now()}
+	s := applier.Started{Outcome: answer.Outcome, Commit: ask.Commit, UID: types.UID("uid-of-" + ref.String()), RequestedAt: metav1.NowMicro()}
 	switch {
 	case ask.Commit == "", c.needsNothing(ref, ask):
 		s.Outcome = applier.OutcomeCurrent

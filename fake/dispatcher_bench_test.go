@@ -136,7 +136,7 @@ func resumedOperation(i int) *applier.Operation {
 			Cluster: "prod", Group: "kustomize.toolkit.fluxcd.io", Kind: "Kustomization", Namespace: "team-a", Name: benchName(i),
 		},
 		Started: applier.Started{
-			Outcome: applier.OutcomeResumed, Token: benchToken(i), Commit: benchCommit, RequestedAt: time.Now(),
+			Outcome: applier.OutcomeResumed, Token: benchToken(i), Commit: benchCommit, RequestedAt: metav1.NowMicro(),
 		},
 		Progress: applier.Progress{State: applier.StateRequested},
 	}

@@ -170,7 +170,7 @@ func (r *request) started(ks kustomization) applier.Started {
 		Commit:      r.ask.Commit,
 		UID:         ks.uid,
 		Baseline:    baselineOf(ks).String(),
-		RequestedAt: r.client.options.Now(),
+		RequestedAt: metav1.NewMicroTime(r.client.options.Now()),
 	}
 }
 

@@ -317,7 +317,7 @@ func (r *reference) ready(object *unstructured.Unstructured) (busy bool, err err
 func (r *reference) started(object *unstructured.Unstructured, ask applier.Ask) applier.Started {
 	s := applier.Started{
 		Outcome: applier.OutcomeResumed, Token: ask.Token, Commit: ask.Commit, UID: object.GetUID(),
-		Baseline: strconv.Itoa(len(history(object))), RequestedAt: time.Now(),
+		Baseline: strconv.Itoa(len(history(object))), RequestedAt: metav1.NowMicro(),
 	}
 	if r.synced {
 		s.Outcome = applier.OutcomeSyncRequested

@@ -6,13 +6,15 @@ import (
 	"fmt"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/gitops-applier/gitops-applier/applier"
 )
 
 var updateClauses = []storeClause{
 	{
 		group: "UpdateStatus", name: "writes what mutate left",
-		text:  "UpdateStatus writes the Status that mutate left, whole: what is read next is the same record, to the nanosecond",
+		text:  "UpdateStatus writes the Status that mutate left, whole: what is read next is the same record, to the microsecond",
 		check: updateWrites,
 	},
 	{
@@ -60,7 +62,7 @@ func updateWrites(ctx context.Context, e *storeEnv) error {
 		return err
 	}
 	open := e.fullStatus()
-	open.Operation.CompletedAt, open.Operation.Unresolved, open.Operation.Progress = time.Time{}, false, applier.Progress{State: applier.StateRequested}
+	open.Operation.CompletedAt, open.Operation.Unresolved, open.Operation.Progress = metav1.MicroTime{}, false, applier.Progress{State: applier.StateRequested}
 	for _, want := range []applier.TriggerStatus{
 		e.fullStatus(),
 		open,
@@ -95,7 +97,7 @@ func updateTakesAway(ctx context.Context, e *storeEnv) error {
 	less.Operation.Targets = less.Operation.Targets[1:]
 	less.Operation.Started.SuspendToken, less.Operation.Started.Baseline = "", ""
 	less.Operation.Progress = applier.Progress{}
-	less.Operation.Unresolved, less.Operation.CompletedAt = false, time.Time{}
+	less.Operation.Unresolved, less.Operation.CompletedAt = false, metav1.MicroTime{}
 	less.Source.Prefetch = false
 	for _, want := range []applier.TriggerStatus{less, {Source: less.Source}, {}} {
 		if err = e.store.UpdateStatus(ctx, put.Ref, setStatus(e.fullStatus())); err != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gitops-applier/gitops-applier/applier"
@@ -68,9 +69,9 @@ func (e *storeEnv) target(ctx context.Context, name string, trigger applier.Trig
 	return t, nil
 }
 
-// fullStatus is a status with nothing left out. Times have nanoseconds, and strings what an encoding might trip over.
+// fullStatus is a status with nothing left out. Times have microseconds, and strings what an encoding might trip over.
 func (e *storeEnv) fullStatus() applier.TriggerStatus {
-	at := time.Date(2026, 1, 2, 15, 4, 5, 123456789, time.UTC)
+	at := metav1.NewMicroTime(time.Date(2026, 1, 2, 15, 4, 5, 123456000, time.UTC))
 	return applier.TriggerStatus{
 		Operation: &applier.Operation{
 			Applier: e.shop(),
@@ -87,7 +88,7 @@ func (e *storeEnv) fullStatus() applier.TriggerStatus {
 				SuspendToken: "2026-01-02T15:04:06Z-2", AppliedRevision: "main@sha1:1eabc9a41ca088515cab83f1cce49eb43e84b67f",
 				AppliedCommit: "1eabc9a41ca088515cab83f1cce49eb43e84b67f",
 			},
-			Unresolved: true, CompletedAt: at.Add(time.Minute + time.Nanosecond),
+			Unresolved: true, CompletedAt: metav1.NewMicroTime(at.Add(time.Minute + time.Microsecond)),
 		},
 		RepairPending: true,
 		Source: &applier.TriggerSource{

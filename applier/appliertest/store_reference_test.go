@@ -253,7 +253,7 @@ func (s *brokenStore) afterMutate(t *applier.Trigger, before applier.TriggerStat
 	case s.is("what is being deleted is not written") && t.Deleting:
 		return applier.ErrRecordGone
 	case s.is("times are whole seconds") && operation != nil:
-		operation.Started.RequestedAt = operation.Started.RequestedAt.Truncate(time.Second)
+		operation.Started.RequestedAt.Time = operation.Started.RequestedAt.Truncate(time.Second)
 	case s.is("Held is not written"):
 		t.Status.Held = before.Held
 	case s.is("Prefetch is not written") && t.Status.Source != nil:
