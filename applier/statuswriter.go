@@ -196,9 +196,8 @@ func (w *StatusWriter) RecordApplyOperation(ctx context.Context, trigger Trigger
 		return err
 	}
 	writes := w.snapshot(held)
-	before, left, landed := writes.before, writes.recorded == record.Started.Token, false
+	before, left := writes.before, writes.recorded == record.Started.Token
 	err = w.store.UpdateStatus(ctx, trigger, func(t *Trigger) error {
-		landed = landed || t.Status.Operation.IsSame(record) && left
 		writes.writeOn(&t.Status)
 		current := t.Status.Operation
 		switch {
@@ -226,7 +225,7 @@ func (w *StatusWriter) RecordApplyOperation(ctx context.Context, trigger Trigger
 	if errors.Is(err, ErrUnconfirmed) {
 		held.late = time.Now().Add(lateWrite)
 	}
-	if err == nil || landed || errors.Is(err, ErrUnconfirmed) {
+	if left { // Also after an error: it may be there.
 		held.recorded, held.before = record.Started.Token, before
 		held.withdrawn = slices.DeleteFunc(held.withdrawn, func(token string) bool { return token == held.recorded })
 	}

@@ -1,10 +1,13 @@
 package applier_test
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -56,6 +59,32 @@ func TestARecordThatLandsAfterItsWithdrawalIsWithdrawn(t *testing.T) {
 		time.Sleep(applier.DefaultStatusRetryInterval)
 		synctest.Wait()
 		assert.Equal(w, "t0 Failed", w.shown(), "also where nothing else is recorded")
+	})
+}
+
+// A store writes, its client sends that again and gets a conflict, and the next read fails.
+type echoedStore struct {
+	*fake.Store
+	failed error
+}
+
+func (s *echoedStore) UpdateStatus(ctx context.Context, ref applier.TriggerRef, mutate func(*applier.Trigger) error) (err error) {
+	err, s.failed = s.failed, nil
+	return errors.Join(s.Store.UpdateStatus(ctx, ref, mutate), err)
+}
+
+func TestARecordIsWithdrawnWhicheverErrorItsWriteHad(t *testing.T) {
+	t.Parallel()
+	inStatusWorld(t, func(w *statusWorld) {
+		w.put(operationAt("t0", applier.StateFailed))
+		store := &echoedStore{w.store, errors.New("etcdserver: leader changed")}
+		w.writer = applier.NewStatusWriter(store, logr.Discard())
+		w.start()
+		require.Error(w, w.record(operationAt("t1", applier.StateRequested)))
+		require.Equal(w, "t1 Requested", w.shown())
+		w.writer.WithdrawApplyOperation(w.trigger, "t1")
+		synctest.Wait()
+		assert.Equal(w, "t0 Failed", w.shown())
 	})
 }
 

@@ -43,7 +43,7 @@ type Store interface {
 	// mutate changes. What Status does not have is taken away.
 	//
 	// A client that sends a write again by itself may get a conflict with its own: mutate is then called again, with what
-	// it left before, which it has to recognise.
+	// it left before, which it has to recognise. Where the trigger cannot be read any more by then, that is ErrUnconfirmed, too.
 	//
 	// It returns the error of mutate as it is, and then writes nothing.
 	UpdateStatus(ctx context.Context, ref TriggerRef, mutate func(*Trigger) error) error

@@ -80,8 +80,11 @@ func read[T any](ctx context.Context, s *Store, call StoreCall, from func(*recor
 // UpdateStatus writes the status that mutate leaves. While mutate runs, it may use the Store.
 func (s *Store) UpdateStatus(ctx context.Context, ref applier.TriggerRef, mutate func(*applier.Trigger) error) error {
 	return s.call(ctx, StoreCall{Method: "UpdateStatus", Trigger: ref}, func(call *StoreCall, faults []*storeFault) error {
-		for {
-			if err := context.Cause(ctx); err != nil {
+		for echoed := false; ; {
+			switch err := context.Cause(ctx); {
+			case err != nil && echoed:
+				return fmt.Errorf("%w: %w", applier.ErrUnconfirmed, err)
+			case err != nil:
 				return err
 			}
 			status, version, err := s.mutated(ref, mutate)
@@ -108,7 +111,7 @@ func (s *Store) UpdateStatus(ctx context.Context, ref applier.TriggerRef, mutate
 			if written {
 				decoded := decodeStatus(status)
 				call.Written = &decoded
-				if !slices.ContainsFunc(faults, func(f *storeFault) bool { return f.Echo }) {
+				if echoed = slices.ContainsFunc(faults, func(f *storeFault) bool { return f.Echo }); !echoed {
 					return nil
 				}
 			}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -117,9 +118,12 @@ func byName(list *unstructured.UnstructuredList) []*unstructured.Unstructured {
 // UpdateStatus writes the record that mutate leaves, over the ApplyTrigger as it was read: by its resourceVersion, the API
 // server refuses to write over anything newer.
 func (s *Store) UpdateStatus(ctx context.Context, ref applier.TriggerRef, mutate func(*applier.Trigger) error) error {
-	for {
+	for sent := false; ; sent = true {
 		u, err := s.trigger(ctx, ref)
-		if err != nil {
+		switch {
+		case err != nil && sent && !errors.Is(err, applier.ErrRecordGone): // The conflict may have been with a write of its own.
+			return fmt.Errorf("%w: %w", applier.ErrUnconfirmed, err)
+		case err != nil:
 			return err
 		}
 		changed, err := mutated(u, mutate)
