@@ -160,11 +160,11 @@ func (a *attempt) ask(ctx context.Context, client Client, trigger Trigger, wait 
 		Current: a.isCurrent,
 		Held: func(ctx context.Context) error {
 			held = true
-			return a.standAndHeld(ctx, trigger.Applier, true)
+			return a.standAndHeld(ctx, trigger, true)
 		},
 		Record: func(ctx context.Context, s Started) error {
 			if !held {
-				if err := a.standAndHeld(ctx, trigger.Applier, false); err != nil {
+				if err := a.standAndHeld(ctx, trigger, false); err != nil {
 					return err
 				}
 			}

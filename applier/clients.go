@@ -21,24 +21,26 @@ type clientKey struct {
 // knownClient is a backend's client for the appliers of one kind in one cluster.
 type knownClient struct {
 	client Client
-	// cluster is what it was made from.
+	// cluster is what it was made from, and made when.
 	cluster dynamic.Interface
+	made    time.Time
 	// current ends, by replace, once the cluster has another client, such as one with new credentials, or none for good.
 	current context.Context
 	replace context.CancelFunc
 }
 
 // client returns the client for an applier. It keeps one for each cluster and kind, as long as the cluster's
-// own client stays the same, so that the followers of a cluster can share a watch.
+// own client stays the same, so that the followers of a cluster can share a watch, and for a while in any case: where each call makes
+// another client, each of those who follow would end the watch of all others.
 func (d *Dispatcher) client(ctx context.Context, applier ApplierRef) (*knownClient, error) {
-	cluster, err := d.clusters(ctx, applier.Cluster)
+	cluster, err := d.cluster(ctx, applier.Cluster)
 	if err != nil {
 		return nil, fmt.Errorf("%s: the cluster cannot be reached: %w", applier, err)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	key := clientKey{applier.Cluster, applier.Group, applier.Kind}
-	if known := d.clients[key]; known != nil && sameClient(known.cluster, cluster) {
+	if known := d.clients[key]; known != nil && (sameClient(known.cluster, cluster) || time.Since(known.made) < clientRenewal) {
 		return known, nil
 	}
 	client, err := d.backends.Client(applier.GroupKind(), applier.Cluster, cluster)
@@ -46,10 +48,17 @@ func (d *Dispatcher) client(ctx context.Context, applier ApplierRef) (*knownClie
 		return nil, fmt.Errorf("%s: %w", applier, err)
 	}
 	d.forgetClient(key, cluster)
-	known := &knownClient{client: client, cluster: cluster}
+	known := &knownClient{client: client, cluster: cluster, made: time.Now()}
 	known.current, known.replace = context.WithCancel(context.Background())
 	d.clients[key] = known
 	return known, nil
+}
+
+// cluster asks the host for the client of a cluster. One that gives no answer holds nobody up for long.
+func (d *Dispatcher) cluster(ctx context.Context, name string) (dynamic.Interface, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	return d.clusters(ctx, name)
 }
 
 // renewClients looks for clusters that have another client by now, or none for good, until ctx ends. Nothing else tells those who follow
@@ -58,7 +67,7 @@ func (d *Dispatcher) renewClients(ctx context.Context) {
 	for {
 		sleep(ctx, clientRenewal)
 		for _, name := range d.clusterNames() {
-			cluster, err := d.clusters(ctx, name)
+			cluster, err := d.cluster(ctx, name)
 			if ctx.Err() != nil {
 				return
 			}
@@ -104,6 +113,7 @@ func (d *Dispatcher) forgetClient(key clientKey, now dynamic.Interface) {
 	}
 	delete(d.clients, key)
 	if isComparable(known.cluster) && isComparable(now) {
+		d.Log.V(1).Info("The cluster has another client, or none any more: who follows operations there is told", "cluster", key.cluster)
 		known.replace()
 	}
 }

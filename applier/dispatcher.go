@@ -39,6 +39,9 @@ const (
 // consent; and only while no other trigger holds the applier. With none left it asks nothing at all, rather than something
 // weaker. Then the applier's backend checks what the applier applies from, before it writes.
 //
+// It bounds nothing: a thousand requests at once are a thousand attempts, which share the rate limits of the host's clients. See
+// docs/rbac.md for what to set them to.
+//
 // A Dispatcher satisfies the Runnable and LeaderElectionRunnable of controller-runtime by shape. Its exported fields
 // are set before Start. It is safe for concurrent use.
 //
@@ -46,8 +49,9 @@ const (
 // open operation; but each follows what it recorded without knowing of the other, so one may cut the other's
 // operation short.
 type Dispatcher struct {
-	// AttemptTimeout bounds one attempt up to its request: a cluster that does not answer fails it. One that finds an
-	// operation in progress may take OperationWait longer. Zero is DefaultAttemptTimeout.
+	// AttemptTimeout bounds one attempt up to its request: a cluster that does not answer fails it, and so does a source that takes longer
+	// to fetch, or a queue in a client's own rate limit. One that finds an operation in progress may take OperationWait longer. Zero is
+	// DefaultAttemptTimeout.
 	AttemptTimeout time.Duration
 	// OperationWait bounds how long an attempt waits for an operation in progress on the applier to end. Zero is
 	// DefaultOperationWait; negative does not wait.

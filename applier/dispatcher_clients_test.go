@@ -2,6 +2,8 @@ package applier_test
 
 import (
 	"context"
+	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -65,8 +67,12 @@ func (c watchedExpiring) Watch(ctx context.Context, ref types.NamespacedName) <-
 func (w *dispatchWorld) rotate(watched bool, then func() (dynamic.Interface, error)) (expire func()) {
 	var expired atomic.Bool
 	first := &credentials{name: "first"}
-	backend := w.client.Backend(shopApp.GroupKind())
-	backend.New = func(_ string, d dynamic.Interface) (applier.Client, error) {
+	w.reach(func(context.Context, string) (dynamic.Interface, error) {
+		if expired.Load() {
+			return then()
+		}
+		return first, nil
+	}, func(_ string, d dynamic.Interface) (applier.Client, error) {
 		switch {
 		case d.(*credentials).name != "first":
 			return polled(w.client), nil
@@ -75,20 +81,34 @@ func (w *dispatchWorld) rotate(watched bool, then func() (dynamic.Interface, err
 		default:
 			return expiring{polled(w.client), &expired}, nil
 		}
-	}
-	backends, err := applier.NewBackends(backend)
+	})
+	return func() { expired.Store(true) }
+}
+
+// reach makes the dispatcher reach its clusters by clients, and appliers in them by what backend makes.
+func (w *dispatchWorld) reach(clients applier.Clients, backend func(string, dynamic.Interface) (applier.Client, error)) {
+	backends, err := applier.NewBackends(applier.Backend{Kind: shopApp.GroupKind(), New: backend})
 	require.NoError(w, err)
 	status := applier.NewStatusWriter(w.store, logr.Discard())
 	ctx, stop := context.WithCancel(w.Context())
 	go func() { _ = status.Start(ctx) }()
 	w.ends = append(w.ends, stop)
-	w.dispatcher = applier.NewDispatcher(w.store, status, backends, func(context.Context, string) (dynamic.Interface, error) {
-		if expired.Load() {
-			return then()
-		}
-		return first, nil
+	w.dispatcher = applier.NewDispatcher(w.store, status, backends, clients)
+}
+
+// requestIn requests the apply of another applier in a cluster, by a trigger of its own.
+func (w *dispatchWorld) requestIn(cluster string) {
+	app := shopApp
+	app.Cluster, app.Name = cluster, "other"
+	trigger := w.store.PutTrigger(applier.Trigger{
+		Ref: applier.TriggerRef{Namespace: "team-a", Name: cluster}, Applier: app, Status: applier.TriggerStatus{Held: true},
 	})
-	return func() { expired.Store(true) }
+	target := w.putTarget(cluster)
+	target.Trigger.Name = cluster
+	w.store.PutTarget(target)
+	req := w.decided()
+	req.Trigger, req.Targets, req.Report = trigger.Ref, []applier.TargetRef{target.Ref}, nil
+	w.request(req)
 }
 
 func TestAnOperationIsFollowedOnByTheClientThatReachesItsCluster(t *testing.T) {
@@ -143,5 +163,59 @@ func TestAClusterThatCannotBeReachedForAWhileKeepsItsFollowers(t *testing.T) {
 		time.Sleep(3 * time.Minute)
 		w.finish()
 		assert.Equal(w, []string{"Requested", "Running", "Completed Succeeded"}, w.reported())
+	})
+}
+
+func TestAHostThatMakesAClientAtEachCallStillHasItsOperationsFollowed(t *testing.T) {
+	t.Parallel()
+	inDispatchWorld(t, func(w *dispatchWorld) {
+		var calls, made atomic.Int64
+		w.reach(func(context.Context, string) (dynamic.Interface, error) {
+			return &credentials{name: fmt.Sprint(calls.Add(1))}, nil
+		}, func(string, dynamic.Interface) (applier.Client, error) {
+			made.Add(1)
+			return w.client, nil
+		})
+		w.client.Answers = []fake.Answer{fake.Hangs(), fake.Hangs()}
+		w.start()
+		w.request(w.decided())
+		w.requestIn("prod")
+		time.Sleep(4 * time.Minute)
+		w.finish()
+		assert.Contains(w, w.reported(), "Completed Succeeded")
+		assert.LessOrEqual(w, made.Load(), int64(5), "one for each minute")
+		assert.LessOrEqual(w, calls.Load(), int64(20))
+	})
+}
+
+func TestAClusterThatGivesNoAnswerKeepsNobodyFromNewCredentials(t *testing.T) {
+	t.Parallel()
+	inDispatchWorld(t, func(w *dispatchWorld) {
+		var rotated atomic.Bool
+		var made sync.Map
+		first, second := &credentials{name: "first"}, &credentials{name: "second"}
+		w.reach(func(ctx context.Context, cluster string) (dynamic.Interface, error) {
+			switch {
+			case !rotated.Load():
+				return first, nil
+			case cluster != "prod":
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return second, nil
+		}, func(cluster string, d dynamic.Interface) (applier.Client, error) {
+			made.Store(cluster+" "+d.(*credentials).name, true)
+			return w.client, nil
+		})
+		w.client.Answers = []fake.Answer{fake.Hangs(), fake.Hangs(), fake.Hangs(), fake.Hangs()}
+		w.start()
+		w.request(w.decided())
+		for _, cluster := range []string{"dead-a", "dead-b", "dead-c"} {
+			w.requestIn(cluster)
+		}
+		rotated.Store(true)
+		time.Sleep(2 * time.Minute)
+		_, renewed := made.Load("prod second")
+		assert.True(w, renewed)
 	})
 }

@@ -37,6 +37,25 @@ func TestARecoveryThatWaitsForTheStartIsFollowedByNobodyElse(t *testing.T) {
 	})
 }
 
+func TestARecordThatIsHandedOverTwiceIsFollowedOnce(t *testing.T) {
+	t.Parallel()
+	inDispatchWorld(t, func(w *dispatchWorld) {
+		w.hang()
+		w.stop()
+		next := w.nextProcess()
+		next.start()
+		var second []applier.Report // Who asked Following before the first handed it over.
+		next.request(applier.ApplyRequest{Trigger: w.trigger, Recovered: w.kept(), Report: next.report})
+		next.request(applier.ApplyRequest{Trigger: w.trigger, Recovered: w.kept(), Report: func(r applier.Report) { second = append(second, r) }})
+		w.finish()
+		assert.Equal(w, []string{"Running", "Completed Succeeded"}, next.reported())
+		require.Len(w, second, 1)
+		assert.Equal(w, applier.EndAskedNothing, second[0].End)
+		require.ErrorIs(w, second[0].Err, applier.ErrStale)
+		assert.ErrorContains(w, second[0].Err, "is followed already")
+	})
+}
+
 func TestAnOperationWhoseEndIsNotWrittenYetIsFollowedByNobodyElse(t *testing.T) {
 	t.Parallel()
 	inDispatchWorld(t, func(w *dispatchWorld) {
@@ -164,6 +183,28 @@ func TestARecordThatTheHostTookAwayStaysAway(t *testing.T) {
 		synctest.Wait()
 		require.Equal(w, applier.EndNotFollowed, w.end().End)
 		mend()
+		w.changeTrigger(func(t *applier.Trigger) { t.Status.Operation = nil })
+		time.Sleep(time.Minute)
+		assert.Nil(w, w.kept())
+	})
+}
+
+func TestARecordThatIsJustBeingWrittenIsNotWrittenAgainOnceNobodyFollowsIt(t *testing.T) {
+	t.Parallel()
+	inDispatchWorld(t, func(w *dispatchWorld) {
+		written := make(chan struct{})
+		w.wrapped = &refusing{Client: w.client, first: func() {
+			w.store.Inject(fake.StoreFault{Method: "UpdateStatus", Nth: 1, Between: func(fake.StoreCall) { <-written }})
+		}}
+		w.start()
+		w.request(w.decided())
+		time.Sleep(4 * time.Second)
+		synctest.Wait()
+		assert.Equal(w, []string{"Requested", "Running"}, w.reported(), "a view of it is on its way to the store")
+		close(written)
+		synctest.Wait()
+		require.Equal(w, applier.EndNotFollowed, w.end().End)
+		assert.False(w, w.dispatcher.Following(w.trigger, w.end().Operation.Started.Token))
 		w.changeTrigger(func(t *applier.Trigger) { t.Status.Operation = nil })
 		time.Sleep(time.Minute)
 		assert.Nil(w, w.kept())

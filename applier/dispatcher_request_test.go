@@ -285,6 +285,17 @@ func TestAFailedRequestStartsNothing(t *testing.T) {
 	}
 }
 
+func TestAnApplierThatTheHostDoesNotHoldYetIsAskedLater(t *testing.T) {
+	t.Parallel()
+	inDispatchWorld(t, func(w *dispatchWorld) {
+		w.changeTrigger(func(t *applier.Trigger) { t.Status.Held = false })
+		w.start()
+		w.request(w.decided())
+		require.ErrorIs(w, w.end().Err, applier.ErrNotHeld)
+		assert.False(w, applier.IsPermanent(w.end().Err))
+	})
+}
+
 func TestALiveTriggerIsAskedLiveAndNeedsNoHold(t *testing.T) {
 	t.Parallel()
 	inDispatchWorld(t, func(w *dispatchWorld) {

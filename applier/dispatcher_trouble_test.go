@@ -119,6 +119,17 @@ func TestAnOperationWithoutATimeHasItsFullTime(t *testing.T) {
 	})
 }
 
+func TestAClockOfRecordsMakesNoOperationOverdue(t *testing.T) {
+	t.Parallel()
+	inDispatchWorld(t, func(w *dispatchWorld) {
+		w.dispatcher.Now = func() time.Time { return time.Now().Add(day) }
+		w.hang()
+		time.Sleep(applier.DefaultUnresolvedAfter - time.Second)
+		synctest.Wait()
+		assert.Equal(w, []string{"Requested", "Running"}, w.reported())
+	})
+}
+
 func TestAnEventSaysWhenItIsNotKnownWhetherTheRequestReachedTheApplier(t *testing.T) {
 	t.Parallel()
 	inDispatchWorld(t, func(w *dispatchWorld) {
@@ -288,6 +299,7 @@ func TestNothingIsAskedWhereWhileTheRequestWasOnItsWayTheTrigger(t *testing.T) {
 		"was deleted":           {func(w *dispatchWorld) { w.store.DeleteTrigger(w.trigger) }, applier.EndAskedNothing},
 		"began to be deleted":   {func(w *dispatchWorld) { w.changeTrigger(func(t *applier.Trigger) { t.Deleting = true }) }, applier.EndAskedNothing},
 		"named another applier": {func(w *dispatchWorld) { w.changeTrigger(func(t *applier.Trigger) { t.Applier.Name = "other" }) }, applier.EndAskedNothing},
+		"became live":           {func(w *dispatchWorld) { w.changeTrigger(func(t *applier.Trigger) { t.Live = true }) }, applier.EndAskedNothing},
 		"came second": {func(w *dispatchWorld) {
 			w.store.PutTrigger(applier.Trigger{Ref: applier.TriggerRef{Namespace: "team-b", Name: "first"}, Applier: shopApp, Holding: true})
 		}, applier.EndAskedNothing},

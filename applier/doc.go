@@ -74,8 +74,8 @@
 //
 // # Errors
 //
-// Test with errors.Is for [ErrStale], [ErrBusy], [ErrNotHeld], [ErrSuspended], [ErrFailed], [ErrAppliedOther] and
-// [ErrUnconfirmed], with [IsPermanent] for what no retry can mend, and with [VerdictReason] for why a request was
+// Test with errors.Is for [ErrStale], [ErrNotFetched], [ErrBusy], [ErrNotHeld], [ErrSuspended], [ErrFailed], [ErrAppliedOther] and
+// [ErrUnconfirmed], of a [Store] and a [Dispatcher] for [ErrRecordGone] and [ErrOperationOpen] as well, with [IsPermanent] for what no retry can mend, and with [VerdictReason] for why a request was
 // refused. Not found, not served, forbidden and no answer are four different answers everywhere; [AbsenceOf] tells
 // them apart.
 //

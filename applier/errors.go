@@ -30,8 +30,9 @@ var (
 	// ErrBusy is an operation in progress on the applier that did not end while the request waited for it. Nothing was
 	// started, and the request may be made again.
 	ErrBusy = errors.New("an operation is in progress")
-	// ErrNotHeld is a Flux Kustomization that is not held suspended under the client's field manager. It is
-	// permanent: call Suspend. Nothing was started.
+	// ErrNotHeld is a Flux Kustomization that is not held suspended under the client's field manager. Nothing was started. From a
+	// client it is permanent: call Suspend. From a [Dispatcher] it is not, where the trigger's Status.Held says that the host does not
+	// hold it yet: ask again once it does.
 	ErrNotHeld = errors.New("the applier is not held")
 	// ErrSuspended is a Flux Kustomization that is suspended, asked by a Live ask. Nothing was started.
 	ErrSuspended = errors.New("the applier is suspended")

@@ -44,7 +44,7 @@ func ExampleHeldByAnother() {
 	}
 	// Output:
 	// team-a/shop holds it
-	// team-b/shop HeldByAnotherTrigger: Kustomization flux-system/shop in cluster prod is held by trigger team-a/shop, which names it too and was created first, at 2026-01-02T15:04:00Z; this trigger takes over once the other names another applier or is deleted
+	// team-b/shop HeldByAnotherTrigger: Kustomization flux-system/shop in cluster prod is held by trigger team-a/shop, which names it too and was created first, at 2026-01-02T15:04:00Z; this trigger takes over once the other no longer comes first, such as when it names another applier or is deleted
 }
 
 func ExampleJudgeReferences() {

@@ -268,6 +268,7 @@ func (a *attempt) unreachable(err error) {
 // knows better takes the record away.
 func (a *attempt) notFollowed(err error) {
 	a.log.Error(err, "The operation cannot be followed")
-	a.d.status.forgetOperation(a.req.Trigger, a.operation.Started.Token)
+	a.d.status.forgetOperation(a.running, a.req.Trigger, a.operation.Started.Token)
+	a.unfollow()
 	a.end(Report{End: EndNotFollowed, Operation: a.operation.record(), Err: err}, ResultNotFollowed)
 }

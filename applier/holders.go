@@ -86,7 +86,7 @@ func HeldByAnotherMessage(trigger, holder Trigger) string {
 	default:
 		why = "was created first, at " + holder.Created.UTC().Format(time.RFC3339)
 	}
-	return fmt.Sprintf("%s is held by trigger %s, which names it too and %s; this trigger takes over once the other names another applier or is deleted",
+	return fmt.Sprintf("%s is held by trigger %s, which names it too and %s; this trigger takes over once the other no longer comes first, such as when it names another applier or is deleted",
 		trigger.Applier, holder.Ref, why)
 }
 

@@ -271,7 +271,7 @@ func TestHeldByAnotherMessage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			assert.Equal(t, "Kustomization flux-system/shop in cluster prod is held by trigger team-b/shop, which names it too and "+test.want+
-				"; this trigger takes over once the other names another applier or is deleted", applier.HeldByAnotherMessage(own, test.holder))
+				"; this trigger takes over once the other no longer comes first, such as when it names another applier or is deleted", applier.HeldByAnotherMessage(own, test.holder))
 		})
 	}
 }

@@ -28,8 +28,8 @@ const (
 	//   - no target is left to ask for: each is gone, being deleted, names another trigger, writes another repository or
 	//     branch, is not admitted or not yet, or does not consent to a [Refusal];
 	//   - another trigger holds the applier; see [HeldByAnother];
-	//   - the trigger is gone, is being deleted, or names another applier;
-	//   - the record that was to be followed as Recovered has been replaced by that of another operation.
+	//   - the trigger is gone, is being deleted, names another applier, or is Live where it was not, or no longer;
+	//   - the record that was to be followed as Recovered has been replaced by that of another operation, or is followed already.
 	//
 	// The error is ErrRecordGone as well where the trigger is gone, or where no target is left and at least one is gone. The
 	// trigger alone is told by reading it.
@@ -40,8 +40,8 @@ const (
 	// EndCompleted is an operation that ended, as Operation.Progress says.
 	EndCompleted End = "Completed"
 	// EndNotFollowed is a recorded operation that this process cannot follow, because it has no backend for the kind of its
-	// applier, or its [Clients] say that the cluster is gone for good. Nothing is known of it, and its record stays open: a host
-	// that knows better takes it away by [Store].UpdateStatus.
+	// applier, its [Clients] say that the cluster is gone for good, or the backend's Progress fails for good ([IsPermanent]). Nothing
+	// is known of it, and its record stays open: a host that knows better takes it away by [Store].UpdateStatus.
 	EndNotFollowed End = "NotFollowed"
 )
 

@@ -57,6 +57,9 @@ func (d *Dispatcher) RequestApply(ctx context.Context, req ApplyRequest) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
+	case req.Recovered != nil && d.following[keyOf(req.Trigger, req.Recovered.Started.Token)] > 0:
+		go a.report(Report{End: EndAskedNothing, Err: fmt.Errorf("%w: the operation %s of trigger %s is followed already",
+			ErrStale, req.Recovered.Started.Token, req.Trigger)})
 	case d.running == nil && req.Recovered != nil:
 		d.count(keyOf(req.Trigger, req.Recovered.Started.Token), 1)
 		d.waiting = append(d.waiting, a)

@@ -83,8 +83,8 @@ func describeAdmission(admission Admission) string {
 }
 
 // standAndHeld checks again, right before the operation is recorded, what stand did, and that the trigger names the
-// applier still. An applier that has to be held is, as a fresh read of the trigger says.
-func (a *attempt) standAndHeld(ctx context.Context, applier ApplierRef, held bool) error {
+// applier still, as one that is asked like this. An applier that has to be held is, as a fresh read of the trigger says.
+func (a *attempt) standAndHeld(ctx context.Context, asked Trigger, held bool) error {
 	// First, what the record would wait for: nothing comes between the check and the record.
 	if err := a.d.status.closeOperation(ctx, a.req.Trigger); err != nil {
 		return err
@@ -93,8 +93,10 @@ func (a *attempt) standAndHeld(ctx context.Context, applier ApplierRef, held boo
 	switch {
 	case err != nil:
 		return err
-	case trigger.Applier != applier:
-		return fmt.Errorf("%w: trigger %s names %s now, not %s", ErrStale, trigger.Ref, trigger.Applier, applier)
+	case trigger.Applier != asked.Applier:
+		return fmt.Errorf("%w: trigger %s names %s now, not %s", ErrStale, trigger.Ref, trigger.Applier, asked.Applier)
+	case trigger.Live != asked.Live:
+		return fmt.Errorf("%w: trigger %s says Live %t now, not %t", ErrStale, trigger.Ref, trigger.Live, asked.Live)
 	case held && !trigger.Status.Held:
 		return notHeldYet(trigger)
 	}
@@ -106,5 +108,5 @@ func (a *attempt) standAndHeld(ctx context.Context, applier ApplierRef, held boo
 }
 
 func notHeldYet(trigger Trigger) error {
-	return fmt.Errorf("trigger %s does not hold %s yet: ask again once its status says so", trigger.Ref, trigger.Applier)
+	return fmt.Errorf("%w: trigger %s does not hold %s yet: ask again once its status says so", ErrNotHeld, trigger.Ref, trigger.Applier)
 }

@@ -325,11 +325,17 @@ func (w *StatusWriter) holds(trigger TriggerRef, token string) bool {
 	return false
 }
 
-// forgetOperation drops what is held of the operation with token, so that no record of it is written any more.
-func (w *StatusWriter) forgetOperation(trigger TriggerRef, token string) {
+// forgetOperation drops what is held of the operation with token, and waits for what is just being written: once it returns, no record of
+// the operation is written any more.
+func (w *StatusWriter) forgetOperation(ctx context.Context, trigger TriggerRef, token string) {
+	held, err := w.lock(ctx, trigger)
+	if err != nil {
+		return
+	}
+	defer w.unlock(trigger, held)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if held := w.held[trigger]; held != nil && held.publication.Operation != nil && held.publication.Operation.Started.Token == token {
+	if o := held.publication.Operation; o != nil && o.Started.Token == token {
 		held.publication.Operation = nil
 	}
 }

@@ -21,14 +21,14 @@ const refusalKept = 10 * time.Minute
 // ObjectWatches shows objects of one kind in one cluster as they change, as [Watcher] asks for, any number of them by
 // few watches. A backend's client keeps one, and its Watch is a call of [ObjectWatches.Watch].
 //
-// Up to three objects are watched each by a request of its own, like [WatchObject] does. From the fourth on, all share
+// Up to three calls of Watch at a time each make a request of their own, like [WatchObject] does. From the fourth on, all share
 // one watch of the whole cluster. It begins with a list of one object, and each object is then read once: more than a
 // hundred at a time by a list in pages of 500, unless that has more than one page for ten of them. Nothing is asked while nothing
 // changes, but that the watch is renewed every five minutes. What changes elsewhere in the kind is received too, and dropped. The shared watch ends with
 // the last object.
 //
 // Sharing needs the verbs list and watch on the kind, and get on the objects. Where that is refused for the whole cluster,
-// a watch is shared in each namespace; where it is refused there too, each object has a watch of its own; where that
+// a watch is shared in each namespace, from the fourth on there; where it is refused there too, each object has a watch of its own; where that
 // is refused, the channel is closed. Rights that are withdrawn later have the same effect on what is watched already, once
 // they have been missing for ten seconds. What was refused is tried again for an object that comes ten minutes later, or once
 // nothing is watched any more.
@@ -89,7 +89,7 @@ func (w *ObjectWatches) Watch(ctx context.Context, ref types.NamespacedName) <-c
 	return v.out
 }
 
-// count counts viewers in and out. The lock is held, here and in whatever else says nothing of it.
+// count counts viewers in and out. The lock is held, here and in each method below that does not take it.
 func (w *ObjectWatches) count(namespace string, n int) {
 	for _, in := range slices.Compact([]string{metav1.NamespaceAll, namespace}) {
 		if w.counts[in] += n; w.counts[in] == 0 {

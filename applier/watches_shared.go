@@ -177,7 +177,7 @@ func (s *sharedWatch) broke() {
 	s.signal()
 }
 
-// The lock is held in what follows.
+// The lock is held in each method from here on.
 
 // join makes a viewer without a watch a member.
 func (s *sharedWatch) join(v *viewer) {
