@@ -3,7 +3,6 @@ package applier
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -79,7 +78,7 @@ func (a *attempt) run(running context.Context) {
 // decided returns the trigger of a decision that can be carried out, as far as the host's records say.
 func (a *attempt) decided(deadline time.Time) (Trigger, error) {
 	if err := a.req.validate(); err != nil {
-		return Trigger{}, fmt.Errorf("trigger %s: %w", a.req.Trigger, err)
+		return Trigger{}, err
 	}
 	ctx, cancel := context.WithDeadlineCause(a.ctx, deadline, errTimeout)
 	defer cancel()

@@ -305,7 +305,7 @@ func TestARecordThatIsCompletedIsItsEnd(t *testing.T) {
 	inDispatchWorld(t, func(w *dispatchWorld) {
 		w.start()
 		record := operationAt("t1", applier.StateFailed)
-		w.request(applier.ApplyRequest{Trigger: w.trigger, Recovered: record, Report: w.report})
+		w.recoverRecorded(record)
 		assert.Equal(w, []string{"Completed Failed"}, w.reported())
 	})
 }
@@ -316,7 +316,7 @@ func TestARecoveredOperationInAClusterThatIsAwayIsTriedAgain(t *testing.T) {
 		w.start()
 		record := operationAt("t1", applier.StateRunning)
 		record.Applier.Cluster = "test"
-		w.request(applier.ApplyRequest{Trigger: w.trigger, Recovered: record, Report: w.report})
+		w.recoverRecorded(record)
 		time.Sleep(day)
 		assert.Equal(w, []string{"Running"}, w.reported())
 	})
@@ -328,7 +328,7 @@ func TestARecoveredOperationWithoutABackendIsNotFollowed(t *testing.T) {
 		w.start()
 		record := operationAt("t1", applier.StateRunning)
 		record.Applier.Kind = "Helmsman"
-		w.request(applier.ApplyRequest{Trigger: w.trigger, Recovered: record, Report: w.report})
+		w.recoverRecorded(record)
 		assert.Equal(w, applier.EndNotFollowed, w.end().End)
 		assert.ErrorContains(w, w.end().Err, "no backend serves Helmsman")
 		assert.False(w, w.dispatcher.Following(w.trigger, "t1"))

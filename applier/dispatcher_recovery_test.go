@@ -23,6 +23,12 @@ func (w *dispatchWorld) recover() {
 	}
 }
 
+// recoverRecorded puts a record on the trigger, and hands it over.
+func (w *dispatchWorld) recoverRecorded(record *applier.Operation) {
+	w.changeTrigger(func(t *applier.Trigger) { t.Status.Operation = record })
+	w.request(applier.ApplyRequest{Trigger: w.trigger, Recovered: record, Report: w.report})
+}
+
 func TestARecoveryThatWaitsForTheStartIsFollowedByNobodyElse(t *testing.T) {
 	t.Parallel()
 	inDispatchWorld(t, func(w *dispatchWorld) {
@@ -111,7 +117,7 @@ func TestARecordIsReadAgainBeforeItIsFollowed(t *testing.T) {
 			old.Started.Token = "another"
 			return old
 		}, []string{"AskedNothing"}, applier.ErrStale},
-		"the host took it away": {func(*dispatchWorld, *applier.Operation) *applier.Operation { return nil }, []string{"Running"}, nil},
+		"it was withdrawn": {func(*dispatchWorld, *applier.Operation) *applier.Operation { return nil }, []string{"AskedNothing"}, applier.ErrStale},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -386,7 +386,7 @@ func TestFailedAppliesAreOneEventForARunOfThem(t *testing.T) {
 		assert.Equal(w, []string{
 			"ApplyRequested", "ApplyFailed", "ApplyRequested", "ApplyRequested", "ApplyRequested", "ApplyFailed",
 		}, w.eventReasons())
-		assert.Equal(w, "Warning ApplyFailed shop: Kustomization team-a/shop in cluster prod: BuildFailed: no such base", w.events[1])
+		assert.Equal(w, "Warning ApplyFailed shop: BuildFailed: no such base", w.events[1])
 	})
 }
 

@@ -26,6 +26,7 @@ func TestARequestThatSaysTooLittleIsRefusedForGood(t *testing.T) {
 		change func(*applier.ApplyRequest)
 		says   string
 	}{
+		"no trigger":               {func(r *applier.ApplyRequest) { r.Trigger = applier.TriggerRef{} }, "set ApplyRequest.Trigger"},
 		"no targets":               {func(r *applier.ApplyRequest) { r.Targets = nil }, "names no target"},
 		"no repository":            {func(r *applier.ApplyRequest) { r.Want.Repository = "" }, "names no repository"},
 		"no branch":                {func(r *applier.ApplyRequest) { r.Want.Branch = "" }, "names no branch"},

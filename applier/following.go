@@ -47,9 +47,9 @@ func (a *attempt) recover() {
 	a.followRecord()
 }
 
-// reread reads the record again: who handed it over may have read it before it was completed, or before another took its place,
-// which is ErrStale. Where it cannot be read, or was taken away, the operation is followed all the same: it may have left the applier
-// resumed.
+// reread reads the record again: who handed it over may have read it before it was completed, withdrawn, or replaced by another's. The
+// latter two are ErrStale. Where the record cannot be read, or its trigger is gone, the operation is followed all the same: it may have
+// left the applier resumed.
 func (a *attempt) reread() error {
 	ctx, cancel := context.WithTimeout(a.running, readTimeout)
 	defer cancel()
@@ -61,7 +61,9 @@ func (a *attempt) reread() error {
 	switch kept := trigger.Status.Operation; {
 	case kept.IsSame(a.operation):
 		a.operation = kept.record()
-	case kept != nil:
+	case kept == nil:
+		return fmt.Errorf("%w: trigger %s no longer records the operation %s", ErrStale, trigger.Ref, a.operation.Started.Token)
+	default:
 		return fmt.Errorf("%w: trigger %s records the operation %s by now, and %s before it has ended",
 			ErrStale, trigger.Ref, kept.Started.Token, a.operation.Started.Token)
 	}
@@ -234,7 +236,7 @@ func (a *attempt) ended() {
 		return
 	}
 	a.warnOnce(a.d.applyFailed, func() bool {
-		return a.eventOnRecorded(EventReasonApplyFailed, fmt.Sprintf("%s: %s: %s", a.operation.Applier, p.Reason, p.Message))
+		return a.eventOnRecorded(EventReasonApplyFailed, p.Reason+": "+p.Message)
 	})
 }
 

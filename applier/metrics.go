@@ -7,13 +7,13 @@ import (
 )
 
 // Metrics is told what a [Dispatcher] does. The names given here are those that a host exports them under, so that
-// dashboards can be shared; the values of the labels are the fields of MetricLabels and the arguments. It is called from several
+// dashboards can be shared. Their labels are cluster, kind and reason, from MetricLabels, and those named here. It is called from several
 // goroutines and must not block.
 type Metrics interface {
 	// AttemptStarted is gitops_applier_attempts_started_total, a counter: attempts begun, those that follow a recorded
 	// operation included.
 	AttemptStarted(labels MetricLabels)
-	// AttemptEnded is gitops_applier_attempts_ended_total, a counter by result.
+	// AttemptEnded is gitops_applier_attempts_ended_total, a counter with the label result as well.
 	AttemptEnded(labels MetricLabels, result AttemptResult)
 	// InFlight is gitops_applier_operations_in_flight, a gauge: operations that are followed. It is told of each change.
 	InFlight(labels MetricLabels, change int)
@@ -21,10 +21,11 @@ type Metrics interface {
 	// told of each change.
 	Unresolved(labels MetricLabels, change int)
 	// Lag is gitops_applier_report_lag_seconds, a histogram: from the arrival of a change of an applier to the
-	// report that it led to. It holds the next step of the operation, where the change called for one.
+	// report that it led to. It holds the next step of the operation, where the change called for one. Most are of milliseconds; one that was
+	// polled has up to the poll interval.
 	Lag(labels MetricLabels, lag time.Duration)
-	// Request is gitops_applier_api_requests_total, a counter by cluster, method and code: requests to the API server of a
-	// cluster, by [CountRequests]. The code is that of the answer, or "" without one.
+	// Request is gitops_applier_api_requests_total, a counter with the labels cluster, method and code alone: requests to the API server
+	// of a cluster, by [CountRequests]. The code is that of the answer, or "" without one.
 	Request(cluster, method, code string)
 }
 

@@ -173,7 +173,7 @@ func TestAnOperationThatCannotBeFollowedCountsAsThat(t *testing.T) {
 		w.start()
 		record := operationAt("t1", applier.StateRunning)
 		record.Applier.Kind, record.Reason = "Helmsman", applier.Repair
-		w.request(applier.ApplyRequest{Trigger: w.trigger, Recovered: record, Report: w.report})
+		w.recoverRecorded(record)
 		labels := applier.MetricLabels{Cluster: "prod", Kind: "Helmsman", Reason: applier.Repair}
 		assert.Equal(w, 1, metrics.get("started", labels))
 		assert.Equal(w, 1, metrics.get("ended", labels, applier.ResultNotFollowed))

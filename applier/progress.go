@@ -74,7 +74,8 @@ type Progress struct {
 	State State `json:"state,omitempty"`
 	// Reason is a word that a host can act on: one of the constants, or the applier's own. Every end has one.
 	Reason string `json:"reason,omitempty"`
-	// Message is for people: why an operation failed, what it applied instead of the commit, what it left undone.
+	// Message is for people: why an operation failed, what it applied instead of the commit, what it left undone. It names the
+	// applier, since it is shown on other objects.
 	Message string `json:"message,omitempty"`
 	// SuspendToken is that of Started, once it is written.
 	SuspendToken string `json:"suspendToken,omitempty"`

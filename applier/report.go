@@ -29,7 +29,8 @@ const (
 	//     branch, is not admitted or not yet, or does not consent to a [Refusal];
 	//   - another trigger holds the applier; see [HeldByAnother];
 	//   - the trigger is gone, is being deleted, names another applier, or is Live where it was not, or no longer;
-	//   - the record that was to be followed as Recovered has been replaced by that of another operation, or is followed already.
+	//   - the record that was to be followed as Recovered was withdrawn, has been replaced by that of another operation, or is
+	//     followed already.
 	//
 	// The error is ErrRecordGone as well where the trigger is gone, or where no target is left and at least one is gone. The
 	// trigger alone is told by reading it.

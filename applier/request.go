@@ -23,7 +23,7 @@ type ApplyRequest struct {
 	Current func() bool
 	// Recovered is the operation that Trigger records, as [Store].Trigger reads it, and that this attempt is to follow to its
 	// end, after a restart. Nothing is asked then: the fields above but Trigger are not read. The record is read again first: one
-	// that was completed meanwhile is the end, and one that another operation replaced is EndAskedNothing. Nil makes a
+	// that was completed meanwhile is the end, and one that was withdrawn, or replaced by another's, is EndAskedNothing. Nil makes a
 	// request.
 	Recovered *Operation
 	// Report is told how the attempt goes, on the attempt's goroutine, one call at a time. It has to return soon: the
@@ -33,11 +33,17 @@ type ApplyRequest struct {
 
 // validate reports what a request is refused for before anything is read. Its error is permanent.
 func (r ApplyRequest) validate() error {
-	if len(r.Targets) == 0 {
-		return Permanent(errors.New("the request names no target: set ApplyRequest.Targets"))
+	switch {
+	case r.Trigger.Namespace == "" || r.Trigger.Name == "":
+		return Permanent(errors.New("the request names no trigger: set ApplyRequest.Trigger"))
+	case len(r.Targets) == 0:
+		return Permanent(fmt.Errorf("trigger %s: the request names no target: set ApplyRequest.Targets", r.Trigger))
 	}
 	const token = "not made yet"
-	return Ask{Want: r.Want, Commit: r.Commit, Reason: r.Reason, Token: token}.Validate()
+	if err := (Ask{Want: r.Want, Commit: r.Commit, Reason: r.Reason, Token: token}).Validate(); err != nil {
+		return fmt.Errorf("trigger %s: %w", r.Trigger, err)
+	}
+	return nil
 }
 
 // RequestApply starts one attempt and returns at once. The attempt reports to req.Report: once when it asked nothing or

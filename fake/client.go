@@ -232,10 +232,12 @@ func (c *Client) needsNothing(ref types.NamespacedName, ask applier.Ask) bool {
 	return !ask.Reason.NeedsRun() && c.applied[ref] == ask.Commit
 }
 
+var errNotCurrent = fmt.Errorf("%w: Ask.Current says so", applier.ErrStale)
+
 // decide asks the caller for its decision and has it recorded, in the contract's order.
 func decide(ctx context.Context, ask applier.Ask, s applier.Started) error {
 	if !ask.IsCurrent() {
-		return applier.ErrStale
+		return errNotCurrent
 	}
 	if ask.Held != nil && s.Outcome == applier.OutcomeResumed {
 		if err := ask.Held(ctx); err != nil {
@@ -249,7 +251,7 @@ func decide(ctx context.Context, ask applier.Ask, s applier.Started) error {
 		return fmt.Errorf("record the operation: %w", err)
 	}
 	if !ask.IsCurrent() {
-		return applier.ErrStale
+		return errNotCurrent
 	}
 	return nil
 }

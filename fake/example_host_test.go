@@ -44,6 +44,6 @@ func ExampleHost() {
 	fmt.Println(shown.Status.Operation.Progress.State, shown.Status.Operation.Progress.Reason)
 	// Output:
 	// Normal ApplyRequested Kustomization team-a/shop in cluster prod is asked to apply commit 0a1b2c3d4e5f
-	// Warning ApplyFailed Kustomization team-a/shop in cluster prod: BuildFailed: no kustomization.yaml
+	// Warning ApplyFailed BuildFailed: no kustomization.yaml
 	// Failed BuildFailed
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -16,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic/dynamicinformer"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
 
@@ -138,4 +141,22 @@ func TestDiscovery(t *testing.T) {
 	assert.EqualError(t, err, "the server could not find the requested resource")
 	_, _, err = client.ServerGroupsAndResources()
 	assert.NoError(t, err)
+}
+
+func TestATypedClientReachesTheCluster(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	maps := func(config *rest.Config) (*corev1.ConfigMap, error) {
+		client, err := typedcorev1.NewForConfig(config)
+		require.NoError(t, err)
+		return client.ConfigMaps(team).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "shop-"}}, metav1.CreateOptions{})
+	}
+	created, err := maps(c.Config())
+	require.NoError(t, err)
+	assert.NotEmpty(t, created.UID)
+
+	binary := c.Config()
+	binary.ContentType = runtime.ContentTypeProtobuf
+	_, err = maps(binary)
+	assert.EqualError(t, err, "the body of the request was in an unknown format - accepted media types include: application/json")
 }

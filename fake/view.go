@@ -13,6 +13,7 @@ import (
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
@@ -56,9 +57,11 @@ func (v *View) Resource(resource schema.GroupVersionResource) dynamic.Namespacea
 }
 
 // Config returns a configuration with which any client of client-go reaches the cluster, such as a discovery client
-// or a typed one. It sets no rate limit.
+// or a typed one. It sets no rate limit, and asks for JSON, which is all that the cluster speaks.
 func (v *View) Config() *rest.Config {
-	return &rest.Config{Host: "https://cluster.fake", Transport: (*transport)(v), QPS: -1}
+	return &rest.Config{
+		Host: "https://cluster.fake", Transport: (*transport)(v), QPS: -1, ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeJSON},
+	}
 }
 
 // transport carries a view's requests to the cluster.

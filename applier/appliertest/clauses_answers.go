@@ -86,21 +86,9 @@ func startUnconfirmed(ctx context.Context, e *env) error {
 	if err != nil {
 		return err
 	}
-	var commit string
-	var started applier.Started
-	for made := 0; made == 0; made = stored(s.starts(started.Token)) {
-		if started.Token != "" {
-			// Something else changed the applier in that moment, and the answer that got lost was a conflict.
-			if _, err := s.pursue(ctx, s.client, &started, false); err != nil {
-				return err
-			}
-		}
-		if commit, err = s.Push(ctx); err != nil {
-			return err
-		}
-		if started, err = s.unconfirmed(ctx, commit, true); err != nil {
-			return err
-		}
+	commit, started, err := s.madeUnconfirmed(ctx)
+	if err != nil {
+		return err
 	}
 	end, err := s.follow(ctx, &started)
 	switch {
@@ -113,6 +101,32 @@ func startUnconfirmed(ctx context.Context, e *env) error {
 	}
 	return errors.Join(s.truthful(ctx, started, end), s.settled(ctx))
 }
+
+// madeUnconfirmed requests until the starting write is made whose answer gets lost. It may be refused: where something else changes the
+// applier in that moment, the answer that got lost is a conflict.
+func (s *subject) madeUnconfirmed(ctx context.Context) (commit string, started applier.Started, err error) {
+	var refused error
+	for range startTries {
+		if commit, err = s.Push(ctx); err != nil {
+			return commit, started, err
+		}
+		if started, err = s.unconfirmed(ctx, commit, true); err != nil {
+			return commit, started, err
+		}
+		starts := s.starts(started.Token)
+		if stored(starts) > 0 {
+			return commit, started, nil
+		}
+		refused = fmt.Errorf("%v: %w", starts[0], starts[0].refused)
+		if _, err := s.pursue(ctx, s.client, &started, false); err != nil {
+			return commit, started, err
+		}
+	}
+	return commit, started, fmt.Errorf("the API server refused the starting write of each of %d requests, the last with %w", startTries, refused)
+}
+
+// startTries is how often in a row an applier may change in the moment of the starting write.
+const startTries = 10
 
 func startNeverMade(ctx context.Context, e *env) error {
 	s, err := e.subject(ctx)

@@ -82,7 +82,7 @@ func (s *subject) receive(ctx context.Context, changes <-chan *unstructured.Unst
 	case <-timer.C:
 		return nil, fmt.Errorf("nothing was shown within %v", s.env.harness.Timeout)
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return nil, context.Cause(ctx)
 	}
 }
 
@@ -126,8 +126,11 @@ func watchSuffices(ctx context.Context, e *env) error {
 			return fmt.Errorf("while an operation went on: %w", err)
 		}
 		p, err := s.client.Progress(ctx, s.Ref, &started)
-		if err != nil || p.State.Ended() {
+		switch {
+		case err != nil || p.State.Ended():
 			return err
+		case bounded.Err() != nil:
+			return fmt.Errorf("the operation did not end within %v: %+v", e.harness.Timeout, p)
 		}
 	}
 }
@@ -180,13 +183,23 @@ func watchShowsGone(ctx context.Context, e *env) error {
 	if err := s.remove(ctx); err != nil {
 		return err
 	}
+	if err := s.receiveNil(ctx, changes); err != nil {
+		return fmt.Errorf("the applier was deleted: %w", err)
+	}
+	return nil
+}
+
+// receiveNil receives until the applier is shown to be gone.
+func (s *subject) receiveNil(ctx context.Context, changes <-chan *unstructured.Unstructured) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, s.env.harness.Timeout, fmt.Errorf("nil was not shown within %v", s.env.harness.Timeout))
+	defer cancel()
 	for {
 		object, err := s.receive(ctx, changes)
-		if err != nil {
-			return fmt.Errorf("the applier was deleted: %w", err)
+		if err != nil || object == nil {
+			return err
 		}
-		if object == nil {
-			return nil
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
 		}
 	}
 }
@@ -208,13 +221,22 @@ func watchReopens(ctx context.Context, e *env) error {
 	if err := s.remove(ctx); err != nil {
 		return err
 	}
-	for {
-		object, err := s.receive(ctx, changes)
-		if err != nil {
-			return fmt.Errorf("the watch was cut and the applier deleted: %w", err)
-		}
-		if object == nil {
-			return nil
+	if err := s.receiveNil(ctx, changes); err != nil {
+		return fmt.Errorf("the watch was cut and the applier deleted: %w", err)
+	}
+	return nil
+}
+
+// closes reports whether a channel is closed in time, whatever it still shows.
+func closes(changes <-chan *unstructured.Unstructured, within time.Duration) bool {
+	for deadline := time.After(within); ; {
+		select {
+		case <-deadline:
+			return false
+		case _, open := <-changes:
+			if !open {
+				return true
+			}
 		}
 	}
 }
@@ -233,15 +255,8 @@ func watchRefused(ctx context.Context, e *env) error {
 	watching, cancel := context.WithCancel(ctx)
 	defer cancel()
 	changes := s.watch(watching)
-	for closed := false; !closed; {
-		timer := time.NewTimer(e.harness.Timeout)
-		select {
-		case _, open := <-changes:
-			closed = !open
-		case <-timer.C:
-			return errors.New("the API server refuses the watch, and the channel stays open")
-		}
-		timer.Stop()
+	if !closes(changes, e.harness.Timeout) {
+		return errors.New("the API server refuses the watch, and the channel stays open")
 	}
 	commit, err := s.Push(ctx)
 	if err != nil {
@@ -267,15 +282,9 @@ func watchCloses(ctx context.Context, e *env) error {
 			pause(ctx, time.Second)
 		}
 		cancel()
-		timer := time.NewTimer(soon)
-		for open := true; open; {
-			select {
-			case _, open = <-changes:
-			case <-timer.C:
-				return fmt.Errorf("the watch's context ended, and %v later the channel is open", soon)
-			}
+		if !closes(changes, soon) {
+			return fmt.Errorf("the watch's context ended, and %v later the channel is open", soon)
 		}
-		timer.Stop()
 	}
 	return nil
 }

@@ -180,8 +180,13 @@ func (r *reference) request(ctx context.Context, ref types.NamespacedName, ask a
 		r.state.Unlock()
 	}
 	var s applier.Started
-	waited := time.Duration(0)
-	for range 5000 {
+	var recorded string
+	var recording time.Time
+	wait, waited := ask.Wait, time.Duration(0)
+	if wait < 0 && r.is("a negative wait is the default one") {
+		wait = time.Minute
+	}
+	for range 10000 {
 		object, err := r.objects(ref).Get(ctx, ref.Name, metav1.GetOptions{})
 		if err != nil {
 			return applier.Started{}, r.refusal(ref, err)
@@ -198,27 +203,38 @@ func (r *reference) request(ctx context.Context, ref types.NamespacedName, ask a
 		switch busy, err := r.ready(object); {
 		case err != nil:
 			return applier.Started{}, err
-		case busy && waited >= ask.Wait && r.is("an operation in progress is permanent"):
+		case busy && waited >= wait && r.is("an operation in progress is permanent"):
 			return applier.Started{}, applier.Permanent(applier.ErrBusy)
-		case busy && waited >= ask.Wait && !r.is("operations in progress are replaced"):
+		case busy && waited >= wait && !r.is("operations in progress are replaced"):
 			return applier.Started{}, applier.ErrBusy
 		case busy && r.is("operations in progress are not waited for"):
 			return applier.Started{}, applier.ErrBusy
 		case busy && !r.is("operations in progress are replaced"):
-			waited += 10 * time.Millisecond
+			if r.is("a wait ignores its context") {
+				ctx = context.WithoutCancel(ctx)
+			}
+			if !r.is("waits are never over") {
+				waited += 10 * time.Millisecond
+			}
 			pause(ctx, 10*time.Millisecond)
 			continue
 		}
 		if s.Token != "" && object.GetUID() != s.UID {
 			return applier.Started{}, errors.New("another object has its name now")
 		}
+		if s.Token != "" && !r.synced && field(object, "spec", "token") != recorded && !r.is("a suspend since the record is passed over") {
+			return applier.Started{}, fmt.Errorf("%w: it was suspended anew since the operation was recorded", applier.ErrStale)
+		}
 		if s.Token == "" {
-			s = r.started(object, ask)
+			s, recorded, recording = r.started(object, ask), field(object, "spec", "token"), time.Now()
 			if !r.is("Record comes after the write") {
 				if err := r.decide(ctx, ask, s); err != nil {
 					return applier.Started{}, err
 				}
 			}
+		}
+		if time.Since(recording) > 30*time.Second && !r.is("a start is sent at any time") {
+			return applier.Started{}, errors.New("more than half a minute has passed since its record was begun: ask again")
 		}
 		if !r.is("Current is not asked after Record") && !ask.IsCurrent() {
 			return applier.Started{}, applier.ErrStale
@@ -357,6 +373,10 @@ func (r *reference) decide(ctx context.Context, ask applier.Ask, s applier.Start
 }
 
 func (r *reference) start(ctx context.Context, ref types.NamespacedName, object *unstructured.Unstructured, ask applier.Ask, s applier.Started) error {
+	if r.is("the starting write is refused each time") {
+		object = object.DeepCopy()
+		object.SetResourceVersion("0")
+	}
 	return r.update(ctx, ref, object, func(spec map[string]any) {
 		spec["token"], spec["commit"] = s.Token, ask.Commit
 		if r.is("the baseline is to be that of the write") {

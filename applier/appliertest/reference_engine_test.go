@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -222,7 +223,8 @@ func (e *engine) somebody(change func(spec map[string]any)) error {
 // harness returns the harness of the reference backend with a mutation in its client, if any.
 func referenceHarness(synced bool, mutation mutation) Harness {
 	h := Harness{
-		New: func(t testing.TB) *Applier { return referenceApplier(newEngine(t, synced), synced, mutation) },
+		New:  func(t testing.TB) *Applier { return referenceApplier(newEngine(t, synced), synced, mutation) },
+		Wrap: synctest.Test,
 	}
 	if synced {
 		h.Lacks = []Capability{Holder}

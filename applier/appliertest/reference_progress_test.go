@@ -49,7 +49,7 @@ func (r *reference) Progress(ctx context.Context, ref types.NamespacedName, s *a
 		var err error
 		object, err = r.objects(ref).Get(ctx, ref.Name, metav1.GetOptions{})
 		switch {
-		case apierrors.IsNotFound(err) && !r.is("gone is an error"):
+		case r.gone(err):
 			return applier.Progress{State: applier.StateFailed, Reason: applier.ReasonGone, SuspendToken: s.SuspendToken}, nil
 		case err != nil && r.is("Progress reports beside an error"):
 			return applier.Progress{State: applier.StateRunning}, r.errorf(ref, err)
@@ -63,6 +63,19 @@ func (r *reference) Progress(ctx context.Context, ref types.NamespacedName, s *a
 	}
 	progress.SuspendToken = s.SuspendToken
 	return progress, nil
+}
+
+// gone reports whether a read established that the applier is no more.
+func (r *reference) gone(err error) bool {
+	switch applier.AbsenceOf(err) {
+	case applier.AbsenceNotFound:
+		return !r.is("gone is an error")
+	case applier.AbsenceNotServed:
+		return r.is("a kind not served is gone")
+	case applier.AbsenceForbidden:
+		return r.is("forbidden is gone")
+	}
+	return false
 }
 
 // latest is the token of the last write.
@@ -92,6 +105,13 @@ func (r *reference) progress(ctx context.Context, ref types.NamespacedName, obje
 	}
 	if lost && r.is("only our own token counts") {
 		return applier.Progress{State: applier.StateRunning}, nil
+	}
+	early := s.Recovered && r.is("a recovered operation that is not seen has ended") || s.Unconfirmed != nil && r.is("an unconfirmed operation that is not seen has ended")
+	switch doubtful := s.Recovered || s.Unconfirmed != nil; {
+	case lost && early && s.SuspendToken == "":
+		return r.end(object, s), nil
+	case lost && r.synced && doubtful && !s.Overdue:
+		return applier.Progress{State: applier.StateRequested}, nil // It may be started yet.
 	}
 	running := field(object, "status", "running") == s.Token
 	if running && r.is("a running apply is taken for a failed one") {

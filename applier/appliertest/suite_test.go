@@ -58,9 +58,11 @@ var mutants = map[string][]mutation{
 	"Operation/reports nothing beside an error":                   {"Progress reports beside an error", "errors without their cause", "errors without a name"},
 	"Operation/reports an applier that is gone as an end":         {"gone is an error"},
 	"Operation/of another backend is refused":                     {"any operation is followed"},
+	"Operation/has no end in a kind that is not served":           {"a kind not served is gone"},
+	"Operation/has no end in a read that is forbidden":            {"forbidden is gone"},
 	"Operation/runs beside others":                                {"Progress remembers the applier"},
 	"Operation/survives a second request at the same time":        {"Request remembers the token"},
-	"Answers/lost after the starting write make it unconfirmed":   {"an unconfirmed start is an error", "writes are never unconfirmed"},
+	"Answers/lost after the starting write make it unconfirmed":   {"an unconfirmed start is an error", "writes are never unconfirmed", "the starting write is refused each time"},
 	"Answers/lost before the starting write make it unconfirmed":  {"an unconfirmed operation is started"},
 	"Answers/of 500 at any request are survived":                  {"500 is permanent"},
 	"Answers/of 429 at any request are survived":                  {"429 is permanent"},
@@ -69,6 +71,9 @@ var mutants = map[string][]mutation{
 	"Answers/that get lost are survived":                          {"an unconfirmed start is sent again", "writes are never unconfirmed"},
 	"Answers/of 500 to a write that was made are survived":        {"500 means that nothing was written"},
 	"Answers/of 409 to a write that was made are survived":        {"a conflict is not read again"},
+	"Late/starts of an unconfirmed operation are followed":        {"an unconfirmed operation that is not seen has ended"},
+	"Late/starts of a recovered operation are followed":           {"a recovered operation that is not seen has ended", "a suspend since the record is passed over"},
+	"Late/starts are not sent":                                    {"a start is sent at any time"},
 	"Crash/before any request is survived":                        {"a recovered operation is not suspended", "a recovered operation is started"},
 	"Crash/after any request is survived":                         {"Record comes after the write", "a recovered operation is not suspended"},
 	"Foreign/deletion between any two requests creates nothing":   {"a missing applier is created"},
@@ -115,6 +120,11 @@ var mutants = map[string][]mutation{
 var syncedMutants = map[string][]mutation{
 	"Foreign/operations are not replaced":                             {"operations in progress are replaced", "an operation in progress is permanent"},
 	"Foreign/operations are waited for":                               {"operations in progress are not waited for"},
+	"Wait/is as long as the ask says":                                 {"a negative wait is the default one", "waits are never over", "operations in progress are not waited for"},
+	"Wait/ends with its context":                                      {"a wait ignores its context"},
+	"Late/starts of an unconfirmed operation are followed":            {"an unconfirmed operation that is not seen has ended"},
+	"Late/starts of a recovered operation are followed":               {"a recovered operation that is not seen has ended"},
+	"Late/starts are not sent":                                        {"a start is sent at any time"},
 	"Watcher/takes nothing that came before its own write for an end": {"Observed is always new"},
 }
 
@@ -125,7 +135,7 @@ func TestReference(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := referenceHarness(synced, "")
-			h.Wrap, h.Parallel = synctest.Test, true
+			h.Parallel = true
 			Run(t, h)
 		})
 	}
@@ -166,7 +176,7 @@ func TestEveryClauseHasAMutant(t *testing.T) {
 		names = append(names, name)
 		assert.NotEmpty(t, c.text, name)
 		if c.group != "Harness" {
-			assert.NotEmpty(t, mutants[name], "%s has no mutant", name)
+			assert.NotEmpty(t, append(mutants[name], syncedMutants[name]...), "%s has no mutant", name)
 		}
 	}
 	for name := range mutants {

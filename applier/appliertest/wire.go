@@ -33,6 +33,8 @@ type fault struct {
 	refuse error
 	// hang leaves the request unanswered until its context ends or this channel is closed.
 	hang <-chan struct{}
+	// late leaves the request unanswered and on its way: the API server gets it once what late is given is called.
+	late func(arrive func(ctx context.Context) error)
 	// lose takes the place of the answer of a request that the API server has processed.
 	lose error
 	// change changes the object that is answered.
@@ -46,8 +48,9 @@ type request struct {
 	resource        schema.GroupVersionResource
 	namespace, name string
 	body            string
-	// stored says that the API server processed it without an error.
-	stored bool
+	// stored says that the API server processed it without an error, and refused what it answered otherwise.
+	stored  bool
+	refused error
 	// over says that nothing more becomes of it.
 	over bool
 }
@@ -104,7 +107,7 @@ func (w *wire) cut() int {
 }
 
 // carry sends a request, and returns its answer as the rule wants it.
-func (w *wire) carry(ctx context.Context, r request, send func() (*unstructured.Unstructured, error)) (*unstructured.Unstructured, error) {
+func (w *wire) carry(ctx context.Context, r request, send sending) (*unstructured.Unstructured, error) {
 	w.mu.Lock()
 	r.number = len(w.sent) + 1
 	w.sent = append(w.sent, &r)
@@ -116,10 +119,17 @@ func (w *wire) carry(ctx context.Context, r request, send func() (*unstructured.
 	}
 	switch {
 	case f.refuse != nil:
-		w.finish(&r, false)
+		w.finish(&r, f.refuse)
 		return nil, f.refuse
+	case f.late != nil:
+		f.late(func(ctx context.Context) error {
+			_, err := send(ctx)
+			w.finish(&r, err)
+			return err
+		})
+		return nil, noAnswer(context.DeadlineExceeded)
 	case f.hang != nil:
-		w.finish(&r, false)
+		w.finish(&r, context.DeadlineExceeded)
 		select {
 		case <-ctx.Done():
 			return nil, noAnswer(ctx.Err())
@@ -128,12 +138,12 @@ func (w *wire) carry(ctx context.Context, r request, send func() (*unstructured.
 		}
 	case f.before != nil:
 		if err := f.before(ctx); err != nil {
-			w.finish(&r, false)
+			w.finish(&r, err)
 			return nil, err
 		}
 	}
-	object, err := send()
-	w.finish(&r, err == nil)
+	object, err := send(ctx)
+	w.finish(&r, err)
 	if f.lose != nil {
 		return nil, f.lose
 	}
@@ -144,10 +154,13 @@ func (w *wire) carry(ctx context.Context, r request, send func() (*unstructured.
 	return object, err
 }
 
-func (w *wire) finish(r *request, stored bool) {
+// sending makes a request of the API server.
+type sending func(ctx context.Context) (*unstructured.Unstructured, error)
+
+func (w *wire) finish(r *request, refused error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	r.stored, r.over = stored, true
+	r.stored, r.refused, r.over = refused == nil, refused, true
 }
 
 // isOver reports whether nothing more becomes of a request, so that what the API server made of it is known.
@@ -175,6 +188,7 @@ func (r wireResource) Namespace(namespace string) dynamic.ResourceInterface {
 	return objects
 }
 
+// wireObjects carries the requests for the objects of one resource. It copies what is written, which may be sent late.
 type wireObjects struct {
 	wire      *wire
 	resource  schema.GroupVersionResource
@@ -182,7 +196,7 @@ type wireObjects struct {
 	api       dynamic.ResourceInterface
 }
 
-func (o wireObjects) carry(ctx context.Context, verb, name string, body any, send func() (*unstructured.Unstructured, error)) (*unstructured.Unstructured, error) {
+func (o wireObjects) carry(ctx context.Context, verb, name string, body any, send sending) (*unstructured.Unstructured, error) {
 	r := request{verb: verb, resource: o.resource, namespace: o.namespace, name: name}
 	switch body := body.(type) {
 	case []byte:
@@ -198,28 +212,39 @@ func (o wireObjects) carry(ctx context.Context, verb, name string, body any, sen
 
 // Create carries a create.
 func (o wireObjects) Create(ctx context.Context, object *unstructured.Unstructured, options metav1.CreateOptions, sub ...string) (*unstructured.Unstructured, error) {
-	return o.carry(ctx, "create", object.GetName(), object, func() (*unstructured.Unstructured, error) { return o.api.Create(ctx, object, options, sub...) })
+	object = object.DeepCopy()
+	return o.carry(ctx, "create", object.GetName(), object, func(ctx context.Context) (*unstructured.Unstructured, error) {
+		return o.api.Create(ctx, object, options, sub...)
+	})
 }
 
 // Update carries an update.
 func (o wireObjects) Update(ctx context.Context, object *unstructured.Unstructured, options metav1.UpdateOptions, sub ...string) (*unstructured.Unstructured, error) {
-	return o.carry(ctx, "update", object.GetName(), object, func() (*unstructured.Unstructured, error) { return o.api.Update(ctx, object, options, sub...) })
+	object = object.DeepCopy()
+	return o.carry(ctx, "update", object.GetName(), object, func(ctx context.Context) (*unstructured.Unstructured, error) {
+		return o.api.Update(ctx, object, options, sub...)
+	})
 }
 
 // UpdateStatus carries an update of the status.
 func (o wireObjects) UpdateStatus(ctx context.Context, object *unstructured.Unstructured, options metav1.UpdateOptions) (*unstructured.Unstructured, error) {
-	return o.carry(ctx, "update", object.GetName(), object, func() (*unstructured.Unstructured, error) { return o.api.UpdateStatus(ctx, object, options) })
+	object = object.DeepCopy()
+	return o.carry(ctx, "update", object.GetName(), object, func(ctx context.Context) (*unstructured.Unstructured, error) {
+		return o.api.UpdateStatus(ctx, object, options)
+	})
 }
 
 // Delete carries a delete.
 func (o wireObjects) Delete(ctx context.Context, name string, options metav1.DeleteOptions, sub ...string) error {
-	_, err := o.carry(ctx, "delete", name, nil, func() (*unstructured.Unstructured, error) { return nil, o.api.Delete(ctx, name, options, sub...) })
+	_, err := o.carry(ctx, "delete", name, nil, func(ctx context.Context) (*unstructured.Unstructured, error) {
+		return nil, o.api.Delete(ctx, name, options, sub...)
+	})
 	return err
 }
 
 // DeleteCollection carries a delete of many.
 func (o wireObjects) DeleteCollection(ctx context.Context, options metav1.DeleteOptions, list metav1.ListOptions) error {
-	_, err := o.carry(ctx, "deletecollection", "", nil, func() (*unstructured.Unstructured, error) {
+	_, err := o.carry(ctx, "deletecollection", "", nil, func(ctx context.Context) (*unstructured.Unstructured, error) {
 		return nil, o.api.DeleteCollection(ctx, options, list)
 	})
 	return err
@@ -227,13 +252,15 @@ func (o wireObjects) DeleteCollection(ctx context.Context, options metav1.Delete
 
 // Get carries a get.
 func (o wireObjects) Get(ctx context.Context, name string, options metav1.GetOptions, sub ...string) (*unstructured.Unstructured, error) {
-	return o.carry(ctx, "get", name, nil, func() (*unstructured.Unstructured, error) { return o.api.Get(ctx, name, options, sub...) })
+	return o.carry(ctx, "get", name, nil, func(ctx context.Context) (*unstructured.Unstructured, error) {
+		return o.api.Get(ctx, name, options, sub...)
+	})
 }
 
 // List carries a list.
 func (o wireObjects) List(ctx context.Context, options metav1.ListOptions) (*unstructured.UnstructuredList, error) {
 	var list *unstructured.UnstructuredList
-	_, err := o.carry(ctx, "list", "", nil, func() (*unstructured.Unstructured, error) {
+	_, err := o.carry(ctx, "list", "", nil, func(ctx context.Context) (*unstructured.Unstructured, error) {
 		var err error
 		list, err = o.api.List(ctx, options)
 		return nil, err
@@ -246,23 +273,30 @@ func (o wireObjects) List(ctx context.Context, options metav1.ListOptions) (*uns
 
 // Patch carries a patch.
 func (o wireObjects) Patch(ctx context.Context, name string, kind types.PatchType, data []byte, options metav1.PatchOptions, sub ...string) (*unstructured.Unstructured, error) {
-	return o.carry(ctx, "patch", name, data, func() (*unstructured.Unstructured, error) { return o.api.Patch(ctx, name, kind, data, options, sub...) })
+	return o.carry(ctx, "patch", name, data, func(ctx context.Context) (*unstructured.Unstructured, error) {
+		return o.api.Patch(ctx, name, kind, data, options, sub...)
+	})
 }
 
 // Apply carries an apply.
 func (o wireObjects) Apply(ctx context.Context, name string, object *unstructured.Unstructured, options metav1.ApplyOptions, sub ...string) (*unstructured.Unstructured, error) {
-	return o.carry(ctx, "apply", name, object, func() (*unstructured.Unstructured, error) { return o.api.Apply(ctx, name, object, options, sub...) })
+	object = object.DeepCopy()
+	return o.carry(ctx, "apply", name, object, func(ctx context.Context) (*unstructured.Unstructured, error) {
+		return o.api.Apply(ctx, name, object, options, sub...)
+	})
 }
 
 // ApplyStatus carries an apply of the status.
 func (o wireObjects) ApplyStatus(ctx context.Context, name string, object *unstructured.Unstructured, options metav1.ApplyOptions) (*unstructured.Unstructured, error) {
-	return o.carry(ctx, "apply", name, object, func() (*unstructured.Unstructured, error) { return o.api.ApplyStatus(ctx, name, object, options) })
+	return o.carry(ctx, "apply", name, object, func(ctx context.Context) (*unstructured.Unstructured, error) {
+		return o.api.ApplyStatus(ctx, name, object, options)
+	})
 }
 
 // Watch carries the opening of a watch.
 func (o wireObjects) Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	var opened watch.Interface
-	_, err := o.carry(ctx, "watch", "", nil, func() (*unstructured.Unstructured, error) {
+	_, err := o.carry(ctx, "watch", "", nil, func(ctx context.Context) (*unstructured.Unstructured, error) {
 		var err error
 		opened, err = o.api.Watch(ctx, options)
 		return nil, err

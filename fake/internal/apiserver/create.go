@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -142,6 +143,9 @@ func invalidOptions(name string, errs field.ErrorList) error {
 
 // object decodes the request's body. By the directive, unknown and repeated fields are ignored, warned of or refused.
 func (r *Request) object(v *version, directive string) (*unstructured.Unstructured, error) {
+	if r.ContentType != "" && r.ContentType != runtime.ContentTypeJSON {
+		return nil, unsupportedMediaType(runtime.ContentTypeJSON)
+	}
 	object, complaints, err := decode(v, r.Body)
 	if err == nil {
 		complaints, err = shape(v, object.Object, complaints)

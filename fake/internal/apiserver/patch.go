@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,10 +22,10 @@ import (
 const maxJSONPatchOperations = 10_000
 
 func (s *Server) patch(r *Request, v *version) (*Response, error) {
-	kind := types.PatchType(r.ContentType)
-	if supported := patchTypes(v); !slices.Contains(supported, kind) {
-		return nil, unsupportedMediaType(supported)
+	if supported := patchTypes(v); !slices.Contains(supported, r.ContentType) {
+		return nil, unsupportedMediaType(supported...)
 	}
+	kind := types.PatchType(r.ContentType)
 	var options metav1.PatchOptions
 	if err := r.options(&options); err != nil {
 		return nil, err
@@ -53,27 +54,20 @@ func (s *Server) patch(r *Request, v *version) (*Response, error) {
 	})
 }
 
-func patchTypes(v *version) []types.PatchType {
-	supported := []types.PatchType{types.JSONPatchType, types.MergePatchType}
+func patchTypes(v *version) []string {
+	supported := []string{string(types.JSONPatchType), string(types.MergePatchType)}
 	if _, custom := v.kind.rules.(*customRules); !custom {
-		supported = append(supported, types.StrategicMergePatchType)
+		supported = append(supported, string(types.StrategicMergePatchType))
 	}
-	return append(supported, types.ApplyYAMLPatchType)
+	return append(supported, string(types.ApplyYAMLPatchType))
 }
 
-func unsupportedMediaType(supported []types.PatchType) error {
-	names := ""
-	for i, kind := range supported {
-		if i > 0 {
-			names += ", "
-		}
-		names += string(kind)
-	}
+func unsupportedMediaType(supported ...string) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status:  metav1.StatusFailure,
 		Code:    http.StatusUnsupportedMediaType,
 		Reason:  metav1.StatusReasonUnsupportedMediaType,
-		Message: "the body of the request was in an unknown format - accepted media types include: " + names,
+		Message: "the body of the request was in an unknown format - accepted media types include: " + strings.Join(supported, ", "),
 	}}
 }
 
