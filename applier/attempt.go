@@ -92,15 +92,15 @@ func (a *attempt) begin(trigger Trigger) {
 		Want:     Binding{Repository: gitref.Redact(a.req.Want.Repository), Branch: a.req.Want.Branch},
 		Progress: Progress{State: StateRequested},
 	}
-	a.token()
+	a.setToken()
 }
 
-// token gives the operation a token, and makes the attempt count as following it.
-func (a *attempt) token() {
+// setToken gives the operation a token, and makes the attempt count as following it.
+func (a *attempt) setToken() {
 	a.operation.Started = Started{Token: a.d.newToken(), Commit: a.req.Commit}
 	a.describe(a.operation.Applier)
 	a.log = a.log.WithValues("token", a.operation.Started.Token)
-	a.d.follow(a.key(), 1)
+	a.d.countFollower(a.key(), 1)
 }
 
 func (a *attempt) key() operationKey {
@@ -111,7 +111,7 @@ func (a *attempt) key() operationKey {
 func (a *attempt) unfollow() {
 	if !a.unfollowed {
 		a.unfollowed = true
-		a.d.follow(a.key(), -1)
+		a.d.countFollower(a.key(), -1)
 	}
 }
 
@@ -141,8 +141,8 @@ func (a *attempt) request(trigger Trigger, deadline time.Time) (*knownClient, St
 	}
 	started, err := a.ask(ctx, known.client, trigger, -1)
 	if errors.Is(err, ErrBusy) && wait > 0 {
-		a.d.follow(a.key(), -1)
-		a.token() // Each request has one of its own: what the first recorded is withdrawn by it.
+		a.d.countFollower(a.key(), -1)
+		a.setToken() // Each request has one of its own: what the first recorded is withdrawn by it.
 		ctx, cancel := context.WithDeadlineCause(a.ctx, deadline.Add(wait), errTimeout)
 		defer cancel()
 		started, err = a.ask(ctx, known.client, trigger, wait)
@@ -152,17 +152,17 @@ func (a *attempt) request(trigger Trigger, deadline time.Time) (*knownClient, St
 
 // ask makes one request, and withdraws what it recorded when that was not started.
 func (a *attempt) ask(ctx context.Context, client Client, trigger Trigger, wait time.Duration) (Started, error) {
-	recorded, held := false, false
+	recorded, stood := false, false
 	started, err := client.Request(ctx, trigger.Applier.NamespacedName(), Ask{
 		Want: a.req.Want, Commit: a.req.Commit, Reason: a.req.Reason, Token: a.operation.Started.Token,
 		Live: trigger.Live, Wait: wait,
 		Current: a.isCurrent,
 		Held: func(ctx context.Context) error {
-			held = true
+			stood = true
 			return a.standAndHeld(ctx, trigger, true)
 		},
 		Record: func(ctx context.Context, s Started) error {
-			if !held {
+			if !stood {
 				if err := a.standAndHeld(ctx, trigger, false); err != nil {
 					return err
 				}
@@ -200,10 +200,6 @@ func (a *attempt) notStarted(err error) {
 	case a.abandoned():
 		a.end(Report{}, ResultAbandoned)
 	case errors.Is(err, ErrStale):
-		if errors.Is(err, ErrRecordGone) {
-			a.d.failing(a.d.requestFailed, a.req.Trigger, false)
-			a.d.failing(a.d.applyFailed, a.req.Trigger, false)
-		}
 		a.log.Info("Nothing was asked, because the decision no longer holds", "reason", err.Error())
 		a.end(Report{End: EndAskedNothing, Err: err}, ResultStale)
 	default:

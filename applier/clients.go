@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"sync"
 	"time"
 
 	"k8s.io/client-go/dynamic"
@@ -29,23 +30,28 @@ type knownClient struct {
 	replace context.CancelFunc
 }
 
-// client returns the client for an applier. It keeps one for each cluster and kind, as long as the cluster's
-// own client stays the same, so that the followers of a cluster can share a watch, and for a while in any case: where each call makes
-// another client, each of those who follow would end the watch of all others.
+// client returns the client for an applier, by which the host reaches its cluster now. It keeps one for each cluster and kind, as long as
+// the cluster's own client stays the same, so that the followers of a cluster can share a watch. That is replaced once a minute at most:
+// where each call makes another client, each attempt would end the watch of all others.
 func (d *Dispatcher) client(ctx context.Context, applier ApplierRef) (*knownClient, error) {
-	cluster, err := d.cluster(ctx, applier.Cluster)
+	cluster, err := d.clusters(ctx, applier.Cluster)
 	if err != nil {
 		return nil, fmt.Errorf("%s: the cluster cannot be reached: %w", applier, err)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	key := clientKey{applier.Cluster, applier.Group, applier.Kind}
-	if known := d.clients[key]; known != nil && (sameClient(known.cluster, cluster) || time.Since(known.made) < clientRenewal) {
-		return known, nil
+	kept := d.clients[key]
+	if kept != nil && sameClient(kept.cluster, cluster) {
+		return kept, nil
 	}
 	client, err := d.backends.Client(applier.GroupKind(), applier.Cluster, cluster)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", applier, err)
+	}
+	if kept != nil && time.Since(kept.made) < clientRenewal {
+		// It is this attempt's alone, which goes on together with those who use the kept one.
+		return &knownClient{client: client, cluster: cluster, current: kept.current}, nil
 	}
 	d.forgetClient(key, cluster)
 	known := &knownClient{client: client, cluster: cluster, made: time.Now()}
@@ -54,31 +60,21 @@ func (d *Dispatcher) client(ctx context.Context, applier ApplierRef) (*knownClie
 	return known, nil
 }
 
-// cluster asks the host for the client of a cluster. One that gives no answer holds nobody up for long.
-func (d *Dispatcher) cluster(ctx context.Context, name string) (dynamic.Interface, error) {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	return d.clusters(ctx, name)
+// keptClient returns the client that is kept for an applier, if any.
+func (d *Dispatcher) keptClient(applier ApplierRef) *knownClient {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.clients[clientKey{applier.Cluster, applier.Group, applier.Kind}]
 }
 
-// renewClients looks for clusters that have another client by now, or none for good, until ctx ends. Nothing else tells those who follow
+// renewClients looks for clusters that have another client by now, or none for good. Nothing else tells those who follow
 // an operation there: their watch has been refused, or hangs.
 func (d *Dispatcher) renewClients(ctx context.Context) {
-	for {
-		sleep(ctx, clientRenewal)
-		for _, name := range d.clusterNames() {
-			cluster, err := d.cluster(ctx, name)
-			if ctx.Err() != nil {
-				return
-			}
-			if err == nil || IsPermanent(err) {
-				d.renewClientsOf(name, cluster)
-			}
-		}
-		if ctx.Err() != nil {
-			return
-		}
+	var asked sync.WaitGroup
+	for _, name := range d.clusterNames() {
+		asked.Go(func() { d.renewClientsOf(ctx, name) }) // One that gives no answer holds up no other.
 	}
+	asked.Wait()
 }
 
 func (d *Dispatcher) clusterNames() []string {
@@ -94,7 +90,13 @@ func (d *Dispatcher) clusterNames() []string {
 }
 
 // renewClientsOf forgets the clients of a cluster that were made from another one than it has now.
-func (d *Dispatcher) renewClientsOf(name string, now dynamic.Interface) {
+func (d *Dispatcher) renewClientsOf(ctx context.Context, name string) {
+	answer, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	now, err := d.clusters(answer, name)
+	if ctx.Err() != nil || err != nil && !IsPermanent(err) {
+		return
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for key, known := range d.clients {

@@ -99,8 +99,8 @@ type Dispatcher struct {
 	waiting []*attempt
 	// following counts the attempts that carry out or follow an operation.
 	following map[operationKey]int
-	// requestFailed and applyFailed are the triggers that are in a run of failures an Event was recorded for.
-	requestFailed, applyFailed map[TriggerRef]struct{}
+	// requestFailed and applyFailed are the triggers that are in a run of failures an Event was recorded for, and when each failed last.
+	requestFailed, applyFailed map[TriggerRef]time.Time
 	clients                    map[clientKey]*knownClient
 }
 
@@ -132,8 +132,8 @@ func NewDispatcher(store Store, status *StatusWriter, backends Backends, clients
 		store: store, status: status, backends: backends, clusters: clients,
 		runs:          make(chan struct{}),
 		following:     make(map[operationKey]int),
-		requestFailed: make(map[TriggerRef]struct{}),
-		applyFailed:   make(map[TriggerRef]struct{}),
+		requestFailed: make(map[TriggerRef]time.Time),
+		applyFailed:   make(map[TriggerRef]time.Time),
 		clients:       make(map[clientKey]*knownClient),
 	}
 }
@@ -154,7 +154,7 @@ func (d *Dispatcher) Start(ctx context.Context) error {
 	for _, a := range d.waiting {
 		d.launch(a)
 	}
-	d.attempts.Go(func() { d.renewClients(ctx) })
+	d.attempts.Go(func() { d.tend(ctx) })
 	d.waiting = nil
 	close(d.runs)
 	d.mu.Unlock()
@@ -177,6 +177,14 @@ func (d *Dispatcher) Start(ctx context.Context) error {
 	}
 }
 
+// tend does what is due once a minute, until ctx ends.
+func (d *Dispatcher) tend(ctx context.Context) {
+	for sleep(ctx, clientRenewal); ctx.Err() == nil; sleep(ctx, clientRenewal) {
+		d.renewClients(ctx)
+		d.forgetRuns()
+	}
+}
+
 // Running returns a channel that is closed once Start carries out attempts. It stays closed after the stop.
 func (d *Dispatcher) Running() <-chan struct{} { return d.runs }
 
@@ -195,35 +203,22 @@ func (d *Dispatcher) Following(trigger TriggerRef, token string) bool {
 	d.mu.Lock()
 	followed := d.following[keyOf(trigger, token)] > 0
 	d.mu.Unlock()
-	return followed || d.status.holds(trigger, token)
+	return followed || d.status.isPending(trigger, token)
 }
 
-// follow counts an attempt as one that follows the operation key, or no longer.
-func (d *Dispatcher) follow(key operationKey, change int) {
+// countFollower counts an attempt as one that follows the operation key, or no longer.
+func (d *Dispatcher) countFollower(key operationKey, change int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.count(key, change)
+	d.countFollowerLocked(key, change)
 }
 
-// count is follow for who has the lock.
-func (d *Dispatcher) count(key operationKey, change int) {
+// countFollowerLocked is countFollower for who has the lock.
+func (d *Dispatcher) countFollowerLocked(key operationKey, change int) {
 	d.following[key] += change
 	if d.following[key] == 0 {
 		delete(d.following, key)
 	}
-}
-
-// failing records whether a trigger is in a run of failures of one sort, and reports whether that is news.
-func (d *Dispatcher) failing(run map[TriggerRef]struct{}, trigger TriggerRef, failed bool) (news bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	_, before := run[trigger]
-	if failed {
-		run[trigger] = struct{}{}
-	} else {
-		delete(run, trigger)
-	}
-	return failed != before
 }
 
 func (d *Dispatcher) now() time.Time {

@@ -183,7 +183,7 @@ func TestAHostThatMakesAClientAtEachCallStillHasItsOperationsFollowed(t *testing
 		time.Sleep(4 * time.Minute)
 		w.finish()
 		assert.Contains(w, w.reported(), "Completed Succeeded")
-		assert.LessOrEqual(w, made.Load(), int64(5), "one for each minute")
+		assert.LessOrEqual(w, made.Load(), int64(6), "one for each operation and each minute")
 		assert.LessOrEqual(w, calls.Load(), int64(20))
 	})
 }
@@ -207,15 +207,41 @@ func TestAClusterThatGivesNoAnswerKeepsNobodyFromNewCredentials(t *testing.T) {
 			made.Store(cluster+" "+d.(*credentials).name, true)
 			return w.client, nil
 		})
-		w.client.Answers = []fake.Answer{fake.Hangs(), fake.Hangs(), fake.Hangs(), fake.Hangs()}
+		w.client.Answers = []fake.Answer{fake.Hangs()}
 		w.start()
 		w.request(w.decided())
-		for _, cluster := range []string{"dead-a", "dead-b", "dead-c"} {
-			w.requestIn(cluster)
+		for i := range 30 {
+			w.requestIn(fmt.Sprint("dead-", i))
 		}
 		rotated.Store(true)
 		time.Sleep(2 * time.Minute)
 		_, renewed := made.Load("prod second")
 		assert.True(w, renewed)
+	})
+}
+
+func TestWhatIsAskedGoesToTheClusterThatTheHostNamesNow(t *testing.T) {
+	t.Parallel()
+	inDispatchWorld(t, func(w *dispatchWorld) {
+		var moved atomic.Bool
+		here, there := &credentials{name: "here"}, &credentials{name: "there"}
+		elsewhere := new(fake.Client)
+		w.reach(func(context.Context, string) (dynamic.Interface, error) {
+			if moved.Load() {
+				return there, nil
+			}
+			return here, nil
+		}, func(_ string, d dynamic.Interface) (applier.Client, error) {
+			if d.(*credentials).name == "here" {
+				return w.client, nil
+			}
+			return elsewhere, nil
+		})
+		w.start()
+		w.request(w.decided())
+		moved.Store(true)
+		w.request(w.decided())
+		assert.Len(w, w.client.Asks(), 1)
+		assert.Len(w, elsewhere.Asks(), 1)
 	})
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gitops-applier/gitops-applier/applier"
@@ -233,6 +234,70 @@ func TestAnOperationThatNeverBeganEndsByItself(t *testing.T) {
 				assert.Equal(t, applier.ReasonNotRun, end.Reason)
 				assert.Equal(t, 90*time.Second, time.Since(began))
 				assert.False(t, s.Overdue, "that is the host's to say")
+			})
+		})
+	}
+}
+
+func TestAnOperationThatNeverBeganEndsAlsoWhereTheAPIServerWasAwayForLonger(t *testing.T) {
+	t.Parallel()
+	for name, s := range map[string]applier.Started{
+		"unconfirmed": {Outcome: applier.OutcomeSyncRequested, Token: "t1", Unconfirmed: applier.ErrUnconfirmed},
+		"recovered":   {Outcome: applier.OutcomeStamped, Token: "t1", Recovered: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				defer cancel()
+				end, err := applier.Follower{}.Follow(ctx, awayUntil(began.Add(99*time.Second)), types.NamespacedName{Name: "app"}, &s, nil)
+				require.NoError(t, err)
+				assert.Equal(t, applier.ReasonNotRun, end.Reason)
+				assert.LessOrEqual(t, time.Since(began), 103*time.Second)
+			})
+		})
+	}
+}
+
+// awayUntil is a Client whose API server is away until back. Then its watch shows the object, once.
+func awayUntil(back time.Time) applier.Client { return &away{back: back} }
+
+type away struct {
+	unbegun
+	back time.Time
+}
+
+func (c *away) Progress(ctx context.Context, ref types.NamespacedName, s *applier.Started) (applier.Progress, error) {
+	if time.Now().Before(c.back) {
+		return applier.Progress{}, errAway
+	}
+	s.Observed = nil
+	return c.unbegun.Progress(ctx, ref, s)
+}
+
+func (c *away) Watch(ctx context.Context, _ types.NamespacedName) <-chan *unstructured.Unstructured {
+	out := make(chan *unstructured.Unstructured, 1)
+	time.AfterFunc(time.Until(c.back)+time.Second/2, func() { out <- nil })
+	context.AfterFunc(ctx, func() { close(out) })
+	return out
+}
+
+func TestARecoveryOfNothingFailsForGood(t *testing.T) {
+	t.Parallel()
+	for name, recovered := range map[string]*applier.Operation{
+		"the zero value": {},
+		"no token":       {Applier: shopApp},
+		"no applier":     {Started: applier.Started{Token: "t1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inDispatchWorld(t, func(w *dispatchWorld) {
+				w.start()
+				w.request(applier.ApplyRequest{Trigger: w.trigger, Recovered: recovered, Report: w.report})
+				assert.Equal(w, applier.EndNotFollowed, w.end().End)
+				assert.True(w, applier.IsPermanent(w.end().Err))
+				assert.ErrorContains(w, w.end().Err, "hand over what the trigger records")
 			})
 		})
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -251,6 +252,88 @@ func TestFollowingDoesNotDependOnWhetherTheUIDIsKnown(t *testing.T) {
 		assert.True(w, w.dispatcher.Following(req.Trigger, w.kept().Started.Token))
 		w.finish()
 		assert.Equal(w, applier.EndCompleted, w.end().End)
+	})
+}
+
+func TestFollowingFindsWhatIsPendingUnderAReferenceWithoutAUID(t *testing.T) {
+	t.Parallel()
+	inDispatchWorld(t, func(w *dispatchWorld) {
+		w.hang()
+		w.stop()
+		next := w.nextProcess()
+		next.start()
+		nameless := applier.TriggerRef{Namespace: w.trigger.Namespace, Name: w.trigger.Name}
+		kept := w.kept()
+		next.store.Inject(fake.StoreFault{Method: "Trigger", Nth: 1, Err: errAway})
+		next.store.Inject(fake.StoreFault{Method: "UpdateStatus", Err: errAway})
+		next.request(applier.ApplyRequest{Trigger: nameless, Recovered: kept, Report: next.report})
+		w.finish()
+		require.Equal(w, applier.EndCompleted, next.end().End)
+		assert.True(w, next.dispatcher.Following(nameless, kept.Started.Token))
+		assert.True(w, next.dispatcher.Following(w.trigger, kept.Started.Token))
+	})
+}
+
+func TestATargetThatIsGoneEndsNoRunOfFailures(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		answer     fake.Answer
+		once, then []string
+	}{
+		"of requests": {fake.Answer{Refuse: errAway}, []string{"ApplyRequestFailed"}, nil},
+		"of applies":  {fake.Fails("BuildFailed", "no such base"), []string{"ApplyRequested", "ApplyFailed"}, []string{"ApplyRequested"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inDispatchWorld(t, func(w *dispatchWorld) {
+				gone := w.putTarget("gone").Ref
+				w.store.DeleteTarget(gone)
+				w.client.Answers = []fake.Answer{tc.answer}
+				w.start()
+				w.request(w.decided())
+				require.Equal(w, tc.once, w.eventReasons())
+				req := w.decided()
+				req.Targets = []applier.TargetRef{gone}
+				w.request(req)
+				w.request(w.decided())
+				assert.Equal(w, slices.Concat(tc.once, tc.then), w.eventReasons())
+			})
+		})
+	}
+}
+
+func TestARunOfFailuresIsOverOnceNoneHasFailedForADay(t *testing.T) {
+	t.Parallel()
+	inDispatchWorld(t, func(w *dispatchWorld) {
+		w.client.Answers = []fake.Answer{{Refuse: errAway}}
+		w.start()
+		for _, pause := range []time.Duration{day, day + 2*time.Minute, 0} {
+			w.request(w.decided())
+			time.Sleep(pause)
+		}
+		assert.Equal(w, []string{"ApplyRequestFailed", "ApplyRequestFailed"}, w.eventReasons())
+	})
+}
+
+func TestAWorkerMayUseAgainWhatItHandedOver(t *testing.T) {
+	t.Parallel()
+	inDispatchWorld(t, func(w *dispatchWorld) {
+		w.client.Answers = []fake.Answer{fake.Hangs()}
+		w.start()
+		req := w.decided()
+		w.dispatcher.RequestApply(w.worker, req)
+		req.Targets[0] = w.putTarget("other").Ref // The next decision.
+		synctest.Wait()
+		require.Equal(w, []applier.TargetRef{w.target}, w.kept().Targets)
+		w.stop()
+
+		next := w.nextProcess()
+		operation := w.kept()
+		next.dispatcher.RequestApply(next.worker, applier.ApplyRequest{Trigger: w.trigger, Recovered: operation, Report: next.report})
+		*operation = applier.Operation{} // It waits for the start.
+		next.start()
+		w.finish()
+		assert.Equal(w, applier.EndCompleted, next.end().End)
 	})
 }
 

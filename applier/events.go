@@ -3,6 +3,8 @@ package applier
 import (
 	"context"
 	"errors"
+	"maps"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 )
@@ -12,10 +14,10 @@ const (
 	// EventReasonApplyRequested is a request that reached the applier, or may have: the message says which.
 	EventReasonApplyRequested = "ApplyRequested"
 	// EventReasonApplyRequestFailed is the first attempt of a run of them that failed before it started anything. It is
-	// not repeated until a request has reached the applier again.
+	// not repeated until a request has reached the applier again, or none has failed for a day.
 	EventReasonApplyRequestFailed = "ApplyRequestFailed"
 	// EventReasonApplyFailed is the first operation of a run of them that ended Failed. It is not repeated until one
-	// has succeeded.
+	// has succeeded, or none has failed for a day.
 	EventReasonApplyFailed = "ApplyFailed"
 	// EventReasonApplyUnresolved is an operation that did not complete within UnresolvedAfter. It is still followed.
 	EventReasonApplyUnresolved = "ApplyUnresolved"
@@ -71,8 +73,33 @@ func (a *attempt) eventOnRecorded(reason, message string) (told bool) {
 }
 
 // warnOnce warns, unless the trigger is in a run of failures that was warned of. Warn reports whether anybody was told.
-func (a *attempt) warnOnce(run map[TriggerRef]struct{}, warn func() bool) {
+func (a *attempt) warnOnce(run map[TriggerRef]time.Time, warn func() bool) {
 	if a.d.failing(run, a.req.Trigger, true) && !warn() {
 		a.d.failing(run, a.req.Trigger, false)
 	}
+}
+
+// runLasts is for how long after its last failure a run of failures goes on. Nobody says so when a trigger is gone.
+const runLasts = 24 * time.Hour
+
+// failing records whether a trigger is in a run of failures of one sort, and reports whether that is news.
+func (d *Dispatcher) failing(run map[TriggerRef]time.Time, trigger TriggerRef, failed bool) (news bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_, before := run[trigger]
+	if failed {
+		run[trigger] = time.Now()
+	} else {
+		delete(run, trigger)
+	}
+	return failed != before
+}
+
+// forgetRuns forgets the runs of failures that are over.
+func (d *Dispatcher) forgetRuns() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	over := func(_ TriggerRef, last time.Time) bool { return time.Since(last) > runLasts }
+	maps.DeleteFunc(d.requestFailed, over)
+	maps.DeleteFunc(d.applyFailed, over)
 }

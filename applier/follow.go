@@ -52,14 +52,18 @@ func (f Follower) Follow(
 	began := time.Now()
 	for first := true; ; first = false {
 		interval = f.next(interval, failed != nil || s.Overdue)
-		changes = f.await(ctx, changes, s, first, failed != nil, interval, s.mayYetBegin(began))
+		unseen := last.State == StateRequested && s.mayNotHaveBegun()
+		mayYetBegin := s.mayYetBegin(began)
+		if unseen && mayYetBegin == 0 {
+			mayYetBegin = interval // The first answer came late: what it did not show is looked for once more.
+		}
+		changes = f.await(ctx, changes, s, first, failed != nil, interval, mayYetBegin)
 		if ctx.Err() != nil {
 			return last, contextError(ctx, failed)
 		}
 		woken := time.Now()
 		var progress Progress
-		neverBegan := last.State == StateRequested && s.mayNotHaveBegun() && s.mayYetBegin(began) == 0
-		progress, failed = progressOf(ctx, client, ref, s, neverBegan)
+		progress, failed = progressOf(ctx, client, ref, s, unseen && s.mayYetBegin(began) == 0)
 		switch {
 		case IsPermanent(failed):
 			return last, failed
@@ -77,8 +81,11 @@ func (f Follower) Follow(
 	}
 }
 
-// progressOf calls Progress: for an operation that may not have begun, and no longer can, as if it were overdue.
+// progressOf calls Progress: for an operation that may not have begun, and no longer can, as if it were overdue. A request that has no
+// answer after a minute gets none, and is made again: it may be the one that suspends.
 func progressOf(ctx context.Context, client Client, ref types.NamespacedName, s *Started, neverBegan bool) (Progress, error) {
+	ctx, cancel := context.WithTimeout(ctx, lateWrite)
+	defer cancel()
 	overdue := s.Overdue
 	s.Overdue = overdue || neverBegan
 	defer func() { s.Overdue = overdue }()

@@ -31,6 +31,10 @@ func (a *attempt) recover() {
 	a.describe(a.operation.Applier)
 	a.log = a.log.WithValues("token", a.operation.Started.Token)
 	a.d.metrics().AttemptStarted(a.labels)
+	if err := a.req.validate(); err != nil {
+		a.notFollowed(err)
+		return
+	}
 	if err := a.reread(); err != nil {
 		a.log.Info("An operation is not followed from its record", "reason", err.Error())
 		a.end(Report{End: EndAskedNothing, Err: err}, ResultStale)
@@ -83,10 +87,15 @@ func (a *attempt) followRecord() {
 // reachable returns the client for an operation that goes on. A cluster that cannot be reached is tried again, also for an
 // abandoned attempt: the applier may be resumed.
 func (a *attempt) reachable() (*knownClient, error) {
+	if kept := a.d.keptClient(a.operation.Applier); kept != nil {
+		return kept, nil
+	}
 	pace := a.follower()
 	var interval time.Duration
 	for {
-		known, err := a.d.client(a.running, a.operation.Applier)
+		ctx, cancel := context.WithTimeout(a.running, readTimeout)
+		known, err := a.d.client(ctx, a.operation.Applier)
+		cancel()
 		if err == nil || IsPermanent(err) || a.stopped() {
 			return known, err
 		}

@@ -4,11 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // ApplyRequest is what a worker decided: one apply by the applier of one trigger.
 type ApplyRequest struct {
-	// Trigger is the trigger whose applier is to be asked.
+	// Trigger is the trigger whose applier is to be asked. Give its UID: without one it is whichever has the name.
 	Trigger TriggerRef
 	// Targets are the incarnations for whose sake it is asked. Required: at least one has to stand still.
 	Targets []TargetRef
@@ -36,6 +37,10 @@ func (r ApplyRequest) validate() error {
 	switch {
 	case r.Trigger.Namespace == "" || r.Trigger.Name == "":
 		return Permanent(errors.New("the request names no trigger: set ApplyRequest.Trigger"))
+	case r.Recovered != nil && (r.Recovered.Started.Token == "" || r.Recovered.Applier == ApplierRef{}):
+		return Permanent(fmt.Errorf("trigger %s: the recovered operation has no token or names no applier: hand over what the trigger records", r.Trigger))
+	case r.Recovered != nil:
+		return nil
 	case len(r.Targets) == 0:
 		return Permanent(fmt.Errorf("trigger %s: the request names no target: set ApplyRequest.Targets", r.Trigger))
 	}
@@ -59,6 +64,7 @@ func (r ApplyRequest) validate() error {
 // Recovered, which waits for Start: a worker recovers once, and the operation may have a Kustomization resumed. After the
 // stop, both fail at once.
 func (d *Dispatcher) RequestApply(ctx context.Context, req ApplyRequest) {
+	req.Targets, req.Recovered = slices.Clone(req.Targets), req.Recovered.DeepCopy() // The caller's own may change.
 	a := newAttempt(ctx, d, req)
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -67,13 +73,13 @@ func (d *Dispatcher) RequestApply(ctx context.Context, req ApplyRequest) {
 		go a.report(Report{End: EndAskedNothing, Err: fmt.Errorf("%w: the operation %s of trigger %s is followed already",
 			ErrStale, req.Recovered.Started.Token, req.Trigger)})
 	case d.running == nil && req.Recovered != nil:
-		d.count(keyOf(req.Trigger, req.Recovered.Started.Token), 1)
+		d.countFollowerLocked(keyOf(req.Trigger, req.Recovered.Started.Token), 1)
 		d.waiting = append(d.waiting, a)
 	case d.running == nil || d.running.Err() != nil:
 		go a.report(Report{End: EndNotStarted, Err: fmt.Errorf("trigger %s: %w", req.Trigger, errNotRunning)})
 	default:
 		if req.Recovered != nil {
-			d.count(keyOf(req.Trigger, req.Recovered.Started.Token), 1)
+			d.countFollowerLocked(keyOf(req.Trigger, req.Recovered.Started.Token), 1)
 		}
 		d.launch(a)
 	}

@@ -36,9 +36,9 @@ type Publication struct {
 // StatusWriter writes what is published on triggers: the operation and whether a repair is pending. A host makes one
 // and hands it to its [Dispatcher], which publishes the operations; the host publishes RepairPending.
 //
-// A publication never blocks. It is held until it is written, and a later one for the same trigger replaces it, field by
+// A publication never blocks. It is pending until it is written, and a later one for the same trigger replaces it, field by
 // field, so a trigger's status catches up with the latest view rather than replaying each step. A write that failed is
-// tried again after RetryInterval, unless something newer is to be written before. What is held for a trigger that is gone is
+// tried again after RetryInterval, unless something newer is to be written before. What is pending for a trigger that is gone is
 // dropped. Writes are made one at a time for each trigger, and for several triggers in parallel.
 //
 // An operation reaches its trigger first through RecordApplyOperation, right before the write that starts it. The
@@ -56,15 +56,15 @@ type StatusWriter struct {
 	log   logr.Logger
 
 	mu sync.Mutex
-	// held has an entry for each trigger with something to write or to remember.
-	held map[TriggerRef]*heldStatus
+	// pending has an entry for each trigger with something to write or to remember.
+	pending map[TriggerRef]*pendingStatus
 	// queue has the triggers that are to be written; nil before Start and after it.
 	queue workqueue.TypedDelayingInterface[TriggerRef]
 }
 
 // NewStatusWriter returns a StatusWriter that writes through store. It makes no request and starts nothing.
 func NewStatusWriter(store Store, log logr.Logger) *StatusWriter {
-	return &StatusWriter{store: store, log: log, held: make(map[TriggerRef]*heldStatus)}
+	return &StatusWriter{store: store, log: log, pending: make(map[TriggerRef]*pendingStatus)}
 }
 
 // NeedLeaderElection is true: what is published is decided by the leader alone.
@@ -76,7 +76,7 @@ func (w *StatusWriter) Start(ctx context.Context) error {
 	queue := workqueue.NewTypedDelayingQueue[TriggerRef]()
 	w.mu.Lock()
 	w.queue = queue
-	for trigger := range w.held {
+	for trigger := range w.pending {
 		queue.Add(trigger)
 	}
 	w.mu.Unlock()
@@ -125,8 +125,8 @@ func (w *StatusWriter) flush(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, statusFlushTimeout)
 	defer cancel()
 	w.mu.Lock()
-	left := make(chan TriggerRef, len(w.held))
-	for trigger := range w.held {
+	left := make(chan TriggerRef, len(w.pending))
+	for trigger := range w.pending {
 		left <- trigger
 	}
 	w.mu.Unlock()
@@ -144,58 +144,62 @@ func (w *StatusWriter) flush(ctx context.Context) {
 	writers.Wait()
 }
 
-// PublishTriggerStatus holds a publication for trigger until it is written, and replaces what it says anew of one not
-// yet written. It does not block.
+// PublishTriggerStatus keeps a publication for trigger until it is written, and replaces what it says anew of one not
+// yet written. It does not block. Give the trigger's UID, by which it is told from others of its name.
 func (w *StatusWriter) PublishTriggerStatus(trigger TriggerRef, publication Publication) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	held := w.hold(trigger)
+	pending := w.pendingOf(trigger)
 	if operation := publication.Operation; operation != nil {
-		held.publication.Operation = operation.record()
-		if held.recorded == operation.Started.Token {
-			held.forget()
+		pending.publication.Operation = operation.record()
+		if pending.recorded == operation.Started.Token {
+			pending.forget()
 		}
 	}
 	if publication.RepairPending != nil {
-		held.publication.RepairPending = new(*publication.RepairPending)
+		pending.publication.RepairPending = new(*publication.RepairPending)
 	}
 	w.enqueue(trigger)
 }
 
-// WithdrawApplyOperation holds the withdrawal of the operation with token, which RecordApplyOperation recorded on trigger and
+// WithdrawApplyOperation keeps the withdrawal of the operation with token, which RecordApplyOperation recorded on trigger and
 // which was then not started: the status gets back what it held before. It does not block. A record that got no answer is
 // looked for until it can no longer land. A process that stops before it is written leaves the record, which the next one
 // finds never to have run.
 func (w *StatusWriter) WithdrawApplyOperation(trigger TriggerRef, token string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	held := w.held[trigger]
-	if token == "" || held == nil || held.recorded != token || slices.Contains(held.withdrawn, token) {
+	pending := w.pending[trigger]
+	if token == "" || pending == nil || pending.recorded != token || slices.Contains(pending.withdrawn, token) {
 		return
 	}
-	held.withdrawn = append(held.withdrawn, token)
+	pending.withdrawn = append(pending.withdrawn, token)
 	w.enqueue(trigger)
 }
 
-// RecordApplyOperation writes operation on trigger now, and returns nil once it is written. With it goes what is held for
+// RecordApplyOperation writes operation on trigger now, and returns nil once it is written. With it goes what is pending for
 // the trigger, so that the operation it replaces is the latest view of that. An end or a withdrawal
-// that is held is written before, so that each is to be seen on the trigger.
+// that is pending is written before, so that each is to be seen on the trigger.
 //
 // It fails, so that nothing starts the apply, when the trigger is gone or being deleted (ErrRecordGone), when it
 // names another applier by now (ErrStale), and when its status holds another operation that has not completed
-// (ErrOperationOpen): one started outside, which the host's reconciler recorded, or one that an earlier process
-// recorded and that is to be followed first. After an error, withdraw the operation: the record may be there.
+// (ErrOperationOpen): one started outside, which the host's reconciler recorded, one that an earlier process
+// recorded and that is to be followed first, or one whose record got no answer and which is not withdrawn yet. After
+// an error, withdraw the operation: the record may be there.
 func (w *StatusWriter) RecordApplyOperation(ctx context.Context, trigger TriggerRef, operation *Operation) error {
-	held, err := w.lock(ctx, trigger)
+	pending, err := w.lock(ctx, trigger)
 	if err != nil {
 		return fmt.Errorf("trigger %s: %w", trigger, err)
 	}
-	defer w.unlock(trigger, held)
+	defer w.unlock(trigger, pending)
 	record := operation.record()
-	if err := w.closeLast(ctx, trigger, held); err != nil {
+	if err := w.closeLast(ctx, trigger, pending); err != nil {
 		return err
 	}
-	writes := w.snapshot(held)
+	writes := w.snapshot(pending)
+	if other := writes.mayYetLand(); other != "" && other != record.Started.Token {
+		return fmt.Errorf("trigger %s: %w: %s, whose record may yet be written", trigger, ErrOperationOpen, other)
+	}
 	before, left := writes.before, writes.recorded == record.Started.Token
 	err = w.store.UpdateStatus(ctx, trigger, func(t *Trigger) error {
 		writes.writeOn(&t.Status)
@@ -220,14 +224,14 @@ func (w *StatusWriter) RecordApplyOperation(ctx context.Context, trigger Trigger
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err == nil {
-		held.written(writes) // The trigger has changed.
+		pending.written(writes) // The trigger has changed.
 	}
 	if errors.Is(err, ErrUnconfirmed) {
-		held.late = time.Now().Add(lateWrite)
+		pending.late = time.Now().Add(lateWrite)
 	}
 	if left { // Also after an error: it may be there.
-		held.recorded, held.before = record.Started.Token, before
-		held.withdrawn = slices.DeleteFunc(held.withdrawn, func(token string) bool { return token == held.recorded })
+		pending.recorded, pending.before = record.Started.Token, before
+		pending.withdrawn = slices.DeleteFunc(pending.withdrawn, func(token string) bool { return token == pending.recorded })
 	}
 	if err != nil {
 		return fmt.Errorf("trigger %s: %w", trigger, err)
@@ -235,44 +239,44 @@ func (w *StatusWriter) RecordApplyOperation(ctx context.Context, trigger Trigger
 	return nil
 }
 
-// closeOperation writes what became of the last operation of trigger, if that is held, and waits for what is just being written.
+// closeOperation writes what became of the last operation of trigger, if that is pending, and waits for what is just being written.
 func (w *StatusWriter) closeOperation(ctx context.Context, trigger TriggerRef) error {
-	held, err := w.lock(ctx, trigger)
+	pending, err := w.lock(ctx, trigger)
 	if err != nil {
 		return fmt.Errorf("trigger %s: %w", trigger, err)
 	}
-	defer w.unlock(trigger, held)
-	return w.closeLast(ctx, trigger, held)
+	defer w.unlock(trigger, pending)
+	return w.closeLast(ctx, trigger, pending)
 }
 
 // closeLast is closeOperation for the one who holds the trigger's lock.
-func (w *StatusWriter) closeLast(ctx context.Context, trigger TriggerRef, held *heldStatus) error {
-	writes := w.snapshot(held)
+func (w *StatusWriter) closeLast(ctx context.Context, trigger TriggerRef, pending *pendingStatus) error {
+	writes := w.snapshot(pending)
 	if !writes.publication.Operation.Completed() && len(writes.withdrawn) == 0 {
 		return nil
 	}
-	if _, err := w.writeHeld(ctx, trigger, held); err != nil {
+	if _, err := w.writePending(ctx, trigger, pending); err != nil {
 		return fmt.Errorf("trigger %s: what became of its last operation: %w", trigger, err)
 	}
 	return nil
 }
 
-// write writes what is held for trigger, if anything is. It reports whether to look again later: what is to be written stands
+// write writes what is pending for trigger, if anything is. It reports whether to look again later: what is to be written stands
 // already, and a write that got no answer may yet be made over it.
 func (w *StatusWriter) write(ctx context.Context, trigger TriggerRef) (again bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statusWriteTimeout)
 	defer cancel()
-	held, err := w.lock(ctx, trigger)
+	pending, err := w.lock(ctx, trigger)
 	if err != nil {
 		return false, err
 	}
-	defer w.unlock(trigger, held)
-	return w.writeHeld(ctx, trigger, held)
+	defer w.unlock(trigger, pending)
+	return w.writePending(ctx, trigger, pending)
 }
 
-// writeHeld is write for the one who holds the trigger's lock.
-func (w *StatusWriter) writeHeld(ctx context.Context, trigger TriggerRef, held *heldStatus) (again bool, err error) {
-	writes := w.snapshot(held)
+// writePending is write for the one who holds the trigger's lock.
+func (w *StatusWriter) writePending(ctx context.Context, trigger TriggerRef, pending *pendingStatus) (again bool, err error) {
+	writes := w.snapshot(pending)
 	if writes.empty() {
 		return false, nil
 	}
@@ -287,16 +291,16 @@ func (w *StatusWriter) writeHeld(ctx context.Context, trigger TriggerRef, held *
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
-	case err == nil && !changed && now.Before(held.late):
+	case err == nil && !changed && now.Before(pending.late):
 		return true, nil
 	case err == nil:
-		held.written(writes)
+		pending.written(writes)
 		return false, nil
 	case errors.Is(err, ErrRecordGone):
-		held.drop()
+		pending.drop()
 		return false, nil
 	case errors.Is(err, ErrUnconfirmed):
-		held.late = time.Now().Add(lateWrite)
+		pending.late = time.Now().Add(lateWrite)
 	}
 	return false, err
 }
@@ -310,53 +314,54 @@ func encode(status TriggerStatus) string {
 	return string(encoded)
 }
 
-// holds reports whether the end of the operation with token, or its withdrawal, is not written on trigger yet.
-func (w *StatusWriter) holds(trigger TriggerRef, token string) bool {
+// isPending reports whether the end of the operation with token, or its withdrawal, is not written on trigger yet.
+func (w *StatusWriter) isPending(trigger TriggerRef, token string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if held := w.held[trigger]; held != nil || trigger.UID != "" {
-		return held.closes(token)
+	if trigger.UID != "" {
+		nameless := TriggerRef{Namespace: trigger.Namespace, Name: trigger.Name}
+		return w.pending[trigger].closes(token) || w.pending[nameless].closes(token)
 	}
-	for ref, held := range w.held {
-		if ref.Namespace == trigger.Namespace && ref.Name == trigger.Name && held.closes(token) {
+	for ref, pending := range w.pending {
+		if ref.Namespace == trigger.Namespace && ref.Name == trigger.Name && pending.closes(token) {
 			return true
 		}
 	}
 	return false
 }
 
-// forgetOperation drops what is held of the operation with token, and waits for what is just being written: once it returns, no record of
+// forgetOperation drops what is pending of the operation with token, and waits for what is just being written: once it returns, no record of
 // the operation is written any more.
 func (w *StatusWriter) forgetOperation(ctx context.Context, trigger TriggerRef, token string) {
-	held, err := w.lock(ctx, trigger)
+	pending, err := w.lock(ctx, trigger)
 	if err != nil {
 		return
 	}
-	defer w.unlock(trigger, held)
+	defer w.unlock(trigger, pending)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if o := held.publication.Operation; o != nil && o.Started.Token == token {
-		held.publication.Operation = nil
+	if o := pending.publication.Operation; o != nil && o.Started.Token == token {
+		pending.publication.Operation = nil
 	}
 }
 
-func (w *StatusWriter) snapshot(held *heldStatus) statusWrites {
+func (w *StatusWriter) snapshot(pending *pendingStatus) statusWrites {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return held.snapshot()
+	return pending.snapshot()
 }
 
-// hold returns what is held for trigger. The lock is held.
-func (w *StatusWriter) hold(trigger TriggerRef) *heldStatus {
-	held := w.held[trigger]
-	if held == nil {
-		held = &heldStatus{writing: make(chan struct{}, 1)}
-		w.held[trigger] = held
+// pendingOf returns what is pending for trigger. The lock is held.
+func (w *StatusWriter) pendingOf(trigger TriggerRef) *pendingStatus {
+	pending := w.pending[trigger]
+	if pending == nil {
+		pending = &pendingStatus{writing: make(chan struct{}, 1)}
+		w.pending[trigger] = pending
 	}
-	return held
+	return pending
 }
 
-// enqueue makes what is held for trigger be written. The lock is held.
+// enqueue makes what is pending for trigger be written. The lock is held.
 func (w *StatusWriter) enqueue(trigger TriggerRef) {
 	if w.queue != nil {
 		w.queue.Add(trigger)
@@ -364,31 +369,31 @@ func (w *StatusWriter) enqueue(trigger TriggerRef) {
 }
 
 // lock makes the caller the one who writes trigger.
-func (w *StatusWriter) lock(ctx context.Context, trigger TriggerRef) (*heldStatus, error) {
+func (w *StatusWriter) lock(ctx context.Context, trigger TriggerRef) (*pendingStatus, error) {
 	w.mu.Lock()
-	held := w.hold(trigger)
-	held.users++
+	pending := w.pendingOf(trigger)
+	pending.users++
 	w.mu.Unlock()
 	select {
-	case held.writing <- struct{}{}:
-		return held, nil
+	case pending.writing <- struct{}{}:
+		return pending, nil
 	case <-ctx.Done():
-		w.leave(trigger, held)
+		w.leave(trigger, pending)
 		return nil, context.Cause(ctx)
 	}
 }
 
-func (w *StatusWriter) unlock(trigger TriggerRef, held *heldStatus) {
-	<-held.writing
-	w.leave(trigger, held)
+func (w *StatusWriter) unlock(trigger TriggerRef, pending *pendingStatus) {
+	<-pending.writing
+	w.leave(trigger, pending)
 }
 
-// leave forgets what is held for trigger if that is nothing.
-func (w *StatusWriter) leave(trigger TriggerRef, held *heldStatus) {
+// leave forgets what is pending for trigger if that is nothing.
+func (w *StatusWriter) leave(trigger TriggerRef, pending *pendingStatus) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	held.users--
-	if held.users == 0 && held.recorded == "" && held.snapshot().empty() {
-		delete(w.held, trigger)
+	pending.users--
+	if pending.users == 0 && pending.recorded == "" && pending.snapshot().empty() {
+		delete(w.pending, trigger)
 	}
 }

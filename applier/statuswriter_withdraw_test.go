@@ -88,6 +88,22 @@ func TestARecordIsWithdrawnWhicheverErrorItsWriteHad(t *testing.T) {
 	})
 }
 
+// Two attempts of one trigger overlap, and neither knows whether it has recorded its operation.
+func TestARecordThatMayYetLandIsNotOvertakenByAnother(t *testing.T) {
+	t.Parallel()
+	inStatusWorld(t, func(w *statusWorld) {
+		w.start()
+		w.recordUnanswered(operationAt("t1", applier.StateRequested))
+		require.ErrorIs(w, w.record(operationAt("t2", applier.StateRequested)), applier.ErrOperationOpen)
+		w.writer.WithdrawApplyOperation(w.trigger, "t2")
+		w.writer.WithdrawApplyOperation(w.trigger, "t1")
+		time.Sleep(time.Second)
+		w.put(operationAt("t1", applier.StateRequested)) // It was still on its way.
+		time.Sleep(2 * time.Minute)
+		assert.Empty(w, w.shown(), "nobody follows it")
+	})
+}
+
 func TestTheStoreIsNotAskedForeverAboutAWithdrawal(t *testing.T) {
 	t.Parallel()
 	inStatusWorld(t, func(w *statusWorld) {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// heldStatus is what is held for one trigger.
-type heldStatus struct {
+// pendingStatus is what is pending for one trigger.
+type pendingStatus struct {
 	// writing has room for the one who writes.
 	writing chan struct{}
 	// users counts those who write or wait to.
@@ -30,47 +30,58 @@ type statusWrites struct {
 	withdrawn   []string
 	recorded    string
 	before      *Operation
+	late        time.Time
 }
 
-func (h *heldStatus) snapshot() statusWrites {
-	return statusWrites{publication: h.publication, withdrawn: slices.Clone(h.withdrawn), recorded: h.recorded, before: h.before}
+func (p *pendingStatus) snapshot() statusWrites {
+	return statusWrites{
+		publication: p.publication, withdrawn: slices.Clone(p.withdrawn), recorded: p.recorded, before: p.before, late: p.late,
+	}
 }
 
-// written takes note that writes are written for good, unless something newer is held: no earlier write can be made any more.
-func (h *heldStatus) written(writes statusWrites) {
-	h.late = time.Time{}
-	if h.publication.Operation == writes.publication.Operation {
-		h.publication.Operation = nil
+// written takes note that writes are written for good, unless something newer is pending: no earlier write can be made any more.
+func (p *pendingStatus) written(writes statusWrites) {
+	p.late = time.Time{}
+	if p.publication.Operation == writes.publication.Operation {
+		p.publication.Operation = nil
 	}
-	if h.publication.RepairPending == writes.publication.RepairPending {
-		h.publication.RepairPending = nil
+	if p.publication.RepairPending == writes.publication.RepairPending {
+		p.publication.RepairPending = nil
 	}
-	if slices.Contains(writes.withdrawn, h.recorded) {
-		h.forget()
+	if slices.Contains(writes.withdrawn, p.recorded) {
+		p.forget()
 	}
-	h.withdrawn = slices.DeleteFunc(h.withdrawn, func(token string) bool { return slices.Contains(writes.withdrawn, token) })
+	p.withdrawn = slices.DeleteFunc(p.withdrawn, func(token string) bool { return slices.Contains(writes.withdrawn, token) })
 }
 
 // drop forgets everything: the trigger is gone.
-func (h *heldStatus) drop() {
-	h.publication, h.withdrawn, h.late = Publication{}, nil, time.Time{}
-	h.forget()
+func (p *pendingStatus) drop() {
+	p.publication, p.withdrawn, p.late = Publication{}, nil, time.Time{}
+	p.forget()
 }
 
-// closes reports whether what is held ends the operation with token, or withdraws it. A nil h holds nothing.
-func (h *heldStatus) closes(token string) bool {
-	if h == nil {
+// closes reports whether what is pending ends the operation with token, or withdraws it. Nothing is pending in a nil one.
+func (p *pendingStatus) closes(token string) bool {
+	if p == nil {
 		return false
 	}
-	end := h.publication.Operation
-	return end.Completed() && end.Started.Token == token || slices.Contains(h.withdrawn, token)
+	end := p.publication.Operation
+	return end.Completed() && end.Started.Token == token || slices.Contains(p.withdrawn, token)
 }
 
 // forget makes what was recorded last no longer be one that can be withdrawn.
-func (h *heldStatus) forget() { h.recorded, h.before = "", nil }
+func (p *pendingStatus) forget() { p.recorded, p.before = "", nil }
 
 func (s statusWrites) empty() bool {
 	return len(s.withdrawn) == 0 && s.publication == Publication{}
+}
+
+// mayYetLand returns the token of the operation whose record got no answer, and which is neither started nor withdrawn yet.
+func (s statusWrites) mayYetLand() string {
+	if !time.Now().Before(s.late) || slices.Contains(s.withdrawn, s.recorded) {
+		return ""
+	}
+	return s.recorded
 }
 
 // writeOn changes status as s says.
