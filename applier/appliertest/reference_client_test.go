@@ -182,7 +182,7 @@ func (r *reference) request(ctx context.Context, ref types.NamespacedName, ask a
 	var s applier.Started
 	var recorded string
 	var recording time.Time
-	wait, waited := ask.Wait, time.Duration(0)
+	wait, waited, conflicts := ask.Wait, time.Duration(0), 0
 	if wait < 0 && r.is("a negative wait is the default one") {
 		wait = time.Minute
 	}
@@ -248,7 +248,8 @@ func (r *reference) request(ctx context.Context, ref types.NamespacedName, ask a
 			return s, nil
 		case apierrors.IsConflict(err) && r.is("a conflict is permanent"):
 			return applier.Started{}, applier.Permanent(err)
-		case apierrors.IsConflict(err):
+		case apierrors.IsConflict(err) && conflicts < 100:
+			conflicts++
 			continue
 		case !errors.Is(err, applier.ErrUnconfirmed), r.is("an unconfirmed start is an error"):
 			return applier.Started{}, err
@@ -260,7 +261,7 @@ func (r *reference) request(ctx context.Context, ref types.NamespacedName, ask a
 		s.Unconfirmed = r.errorf(ref, err)
 		return s, nil
 	}
-	return applier.Started{}, errors.New("it changes all the time")
+	return applier.Started{}, errors.New("it is busy all the time")
 }
 
 // refusal is the error of a read.
