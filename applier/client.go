@@ -11,14 +11,15 @@ import (
 // It is what a backend implements; flux.Client and argocd.Client are two. Apply and every
 // other part of this module use nothing else of a backend, except for the capabilities that
 // [AsHolder], [AsPrefetcher] and [AsWatcher] find. Package appliertest checks every sentence
-// of this contract, but for the half minute after ask.Record, which it would have to wait out.
+// of this contract; the half minute after ask.Record only where a harness has time of its own, since it has to wait it out.
 //
 // A Client keeps no state between calls: what it needs to know it reads from the cluster or
 // from the [Started] it is handed. It is safe for concurrent use, also for one applier. It
 // starts no goroutine that outlives a call, a channel of [Watcher] aside.
 //
 // Every error names the applier and its cluster and holds no secret. An error of the API
-// server stays reachable by errors.As.
+// server stays reachable by errors.As, but for that of a read which is a [VerdictError] with a reason, such as ReasonForbidden:
+// its message says what the API server answered (see Verdict.Err).
 type Client interface {
 	// Validate says whether the applier exists, applies a source that can be driven, and may be
 	// asked by this identity. It writes nothing to the applier. It reports the source it read,
@@ -57,7 +58,9 @@ type Client interface {
 	// next call or a record needs (SuspendToken). One s is not to be used by two calls at once.
 	//
 	// An error is a read or a write that failed: call again; or it is permanent, and s is none of this backend's. It says
-	// nothing about the operation, and the Progress beside it is empty. An applier that is gone is no error but an end.
+	// nothing about the operation, and the Progress beside it is empty. An applier that is gone is no error but an end. One whose
+	// kind is not served, or which may not be read, is an error and never an end: it may be there, and go on. [AbsenceOf] tells
+	// them apart.
 	Progress(ctx context.Context, ref types.NamespacedName, s *Started) (Progress, error)
 }
 

@@ -67,7 +67,10 @@ type Started struct {
 	Unconfirmed error `json:"-"`
 	// Observed is the applier as a [Watcher] showed it since the last call of Progress, which reads it instead of
 	// asking the API server, and clears it. Nil makes Progress read. It can be older than the client's own last
-	// write: what it shows is then no end of the operation.
+	// write. So an end is taken from it where it carries the operation's own token, the last one that was written
+	// (SuspendToken once there is one, and Token before): that can only have been written since. Any other end (NotRun, Superseded,
+	// Replaced) is taken from it only where a backend knows it to be newer than that write, by its resourceVersion say; else the
+	// applier is read first.
 	Observed *unstructured.Unstructured `json:"-"`
 }
 

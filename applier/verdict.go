@@ -43,8 +43,9 @@ type Verdict struct {
 	// what would mend it.
 	Message string
 	// Err is set with ReasonCheckFailed: the read that failed. A host may prefer to keep the verdict it
-	// already shows over replacing a known answer with "could not tell". It is also set in the VerdictError of a write
-	// that the API server forbade.
+	// already shows over replacing a known answer with "could not tell". It is nil with every other reason, also with
+	// ReasonForbidden for a read that the API server forbade: that is an answer, which Message repeats. Only in the VerdictError of a
+	// Request whose write the API server forbade is it that answer.
 	Err error
 	// Source is what the applier applies from, where Validate could read it, whatever the verdict.
 	Source *Source

@@ -56,16 +56,18 @@ type Records struct {
 	TerminateTarget  func(ctx context.Context, ref applier.TargetRef) error
 	// Version returns what differs after each write of a trigger, such as its resourceVersion. Nil lacks Version.
 	Version func(ctx context.Context, ref applier.TriggerRef) (string, error)
-	// Lose makes the next write of a store of NewStore be made, and its answer be lost. Nil lacks Lose.
+	// Lose makes the next write of a store of NewStore be made, and its answer be lost. On the fake.View of a store that updates that is
+	// fake.Fault{Verb: "update", Nth: 1, Lost: io.ErrUnexpectedEOF}. Nil lacks Lose.
 	Lose func(store applier.Store)
-	// Drop makes the next write of a store of NewStore get lost on its way, and the store get no answer. Nil lacks Drop.
+	// Drop makes the next write of a store of NewStore get lost on its way, and the store get no answer:
+	// fake.Fault{Verb: "update", Nth: 1, Err: io.ErrUnexpectedEOF}. Nil lacks Drop.
 	Drop func(store applier.Store)
 	// Echo makes the next write of a store of NewStore be made, and sent once more by the client itself, as client-go
-	// does after an answer of 500 that says when to try again. On a fake.Cluster that is a fake.Fault for the first update, whose
+	// does after an answer of 500 that says when to try again. On a fake.View that is a fake.Fault for the first update, whose
 	// Before makes the write itself, from the request's Body, and whose Err is
 	// apierrors.NewServerTimeout with 1 second. Nil lacks Echo.
 	Echo func(store applier.Store)
-	// Hang leaves every request of a store of NewStore without an answer from now on. Nil lacks Hang.
+	// Hang leaves every request of a store of NewStore without an answer from now on: fake.Fault{Delay: 1 << 62}. Nil lacks Hang.
 	Hang func(store applier.Store)
 }
 
