@@ -56,7 +56,10 @@ func neverAnEnd(what string, answer func(*request) error) func(context.Context, 
 			}
 			return nil
 		})
-		if err == nil && (end.State != applier.StateSucceeded || end.AppliedCommit != commit) {
+		if err != nil {
+			return err
+		}
+		if end.State != applier.StateSucceeded || end.AppliedCommit != commit {
 			err = fmt.Errorf("the applier was %s only for a while, and the operation ended %+v", what, end)
 		}
 		return errors.Join(err, s.truthful(ctx, started, end), s.settled(ctx))

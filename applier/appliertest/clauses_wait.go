@@ -12,7 +12,7 @@ import (
 var waitClauses = []clause{
 	{
 		group: "Wait", name: "is as long as the ask says",
-		text:  "Ask.Wait bounds how long a request waits for an operation in progress, negative does not wait: then it is ErrBusy, or before, refused (ErrNotHeld)",
+		text:  "a request waits for an operation in progress as long as ask.Wait says, and with a negative one not at all: then it is ErrBusy; or it is refused at once (ErrNotHeld)",
 		needs: []Capability{API, ForeignOperation},
 		check: waitIsBounded,
 	},

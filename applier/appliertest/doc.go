@@ -38,6 +38,9 @@
 // all of them at its end; go test -v shows it. What is missing has to be named in Harness.Lacks, or the suite fails: a
 // capability that gets lost is noticed.
 //
+// That no starting write is sent later than half a minute after its record is checked where Harness.Wrap is set: the suite waits
+// for that long, which costs nothing in a bubble.
+//
 // The suite does not know a backend's own rules: which sources it refuses, how it reads its controller's status, what it
 // reports when that is odd. Those are the backend's own tests.
 //

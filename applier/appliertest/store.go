@@ -147,6 +147,9 @@ type storeClause struct {
 	check func(ctx context.Context, e *storeEnv) error
 }
 
+// maxWaits is more waits than one clause can need.
+const maxWaits = 100
+
 // storeClauses are all clauses, in the order in which they are checked.
 var storeClauses = slices.Concat(storeHarnessClauses, readClauses, listClauses, updateClauses, raceClauses, unansweredClauses)
 
@@ -185,7 +188,10 @@ func (c storeClause) try(t testing.TB, harness StoreHarness) ([]Capability, erro
 	if err != nil {
 		return nil, fmt.Errorf("the harness makes no store: %w", err)
 	}
-	return nil, c.check(t.Context(), &storeEnv{Records: records, harness: harness, store: store})
+	// It ends a store that waits for ever, as long as that heeds its context.
+	ctx, cancel := context.WithTimeout(t.Context(), maxWaits*harness.Timeout)
+	defer cancel()
+	return nil, c.check(ctx, &storeEnv{Records: records, harness: harness, store: store})
 }
 
 // complete says what is missing of what is required.
