@@ -44,7 +44,7 @@ func waitIsBounded(ctx context.Context, e *env) error {
 		return err
 	}
 	for _, wait := range []time.Duration{-1, -time.Hour, shortWait} {
-		if err := s.waits(ctx, commit, wait); err != nil {
+		if err := s.waits(ctx, commit, wait, release); err != nil {
 			return fmt.Errorf("somebody else's operation is in progress, and the request may wait for %v: %w", wait, err)
 		}
 	}
@@ -52,24 +52,13 @@ func waitIsBounded(ctx context.Context, e *env) error {
 }
 
 // waits returns what is wrong with how long a request waits, and what it returns then.
-func (s *subject) waits(ctx context.Context, commit string, wait time.Duration) error {
+func (s *subject) waits(ctx context.Context, commit string, wait time.Duration, release func() error) error {
 	s.wire.forget()
 	limit := max(0, wait) + soon
 	asking, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	ask, _ := s.ask(commit, func(a *applier.Ask) { a.Wait = wait })
 	began := time.Now()
-	requested := make(chan error, 1)
-	go func() {
-		_, err := s.client.Request(asking, s.Ref, ask)
-		requested <- err
-	}()
-	var err error
-	select {
-	case err = <-requested:
-	case <-time.After(limit + soon):
-		return fmt.Errorf("Request has not returned after %v", limit+soon)
-	}
+	err := s.requestDuring(asking, commit, wait, limit, release)
 	switch took := time.Since(began); {
 	case asking.Err() != nil:
 		return fmt.Errorf("Request took %v, and returned: %w", took, told(err))
@@ -93,19 +82,37 @@ func waitEnds(ctx context.Context, e *env) error {
 	s.wire.forget()
 	asking, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	ask, _ := s.ask(commit)
+	switch err := s.requestDuring(asking, commit, e.harness.Timeout, time.Second, release); {
+	case err == nil:
+		return errors.New("somebody else's operation is in progress, and Request returned no error")
+	case errors.Is(err, errLasts):
+		return err
+	default:
+		return errors.Join(s.names(err.Error(), s.Ref), s.untouched("while somebody else's operation is in progress"), release())
+	}
+}
+
+// errLasts is a Request that waits on after its context ended.
+var errLasts = fmt.Errorf("Request has not returned %v after its context ended", soon)
+
+// requestDuring asks while somebody else's operation is in progress. The request's context ends after limit. One that waits on is
+// given what it waits for, and its return is waited for.
+func (s *subject) requestDuring(ctx context.Context, commit string, wait, limit time.Duration, release func() error) error {
+	ask, _ := s.ask(commit, func(a *applier.Ask) { a.Wait = wait })
 	requested := make(chan error, 1)
 	go func() {
-		_, err := s.client.Request(asking, s.Ref, ask)
+		_, err := s.client.Request(ctx, s.Ref, ask)
 		requested <- err
 	}()
 	select {
-	case err = <-requested:
-	case <-time.After(time.Second + soon):
-		return errors.Join(fmt.Errorf("Request has not returned %v after its context ended", soon), release())
+	case err := <-requested:
+		return err
+	case <-time.After(limit + soon):
 	}
-	if err == nil {
-		return errors.New("somebody else's operation is in progress, and Request returned no error")
+	err := release()
+	select {
+	case <-requested:
+	case <-time.After(s.env.harness.Timeout):
 	}
-	return errors.Join(s.names(err.Error(), s.Ref), s.untouched("while somebody else's operation is in progress"), release())
+	return errors.Join(errLasts, err)
 }
