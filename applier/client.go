@@ -11,7 +11,7 @@ import (
 // It is what a backend implements; flux.Client and argocd.Client are two. Apply and every
 // other part of this module use nothing else of a backend, except for the capabilities that
 // [AsHolder], [AsPrefetcher] and [AsWatcher] find. Package appliertest checks every sentence
-// of this contract; the half minute after ask.Record only where a harness has time of its own, since it has to wait it out.
+// of this contract.
 //
 // A Client keeps no state between calls: what it needs to know it reads from the cluster or
 // from the [Started] it is handed. It is safe for concurrent use, also for one applier. It

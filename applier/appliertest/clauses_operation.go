@@ -222,6 +222,9 @@ func operationEndsOnce(ctx context.Context, e *env) error {
 		}
 		s.wire.forget()
 		again, err := s.client.Progress(ctx, s.Ref, &started)
+		if err == nil && s.Live && !again.State.Ended() {
+			again, err = s.follow(ctx, &started) // It runs on by itself, and may be in its next run.
+		}
 		switch {
 		case err != nil:
 			return fmt.Errorf("after the end, Progress of %s: %w", who, err)

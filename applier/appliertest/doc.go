@@ -38,9 +38,6 @@
 // all of them at its end; go test -v shows it. What is missing has to be named in Harness.Lacks, or the suite fails: a
 // capability that gets lost is noticed.
 //
-// That no starting write is sent later than half a minute after its record is checked where Harness.Wrap is set: the suite waits
-// for that long, which costs nothing in a bubble.
-//
 // The suite does not know a backend's own rules: which sources it refuses, how it reads its controller's status, what it
 // reports when that is odd. Those are the backend's own tests.
 //
@@ -59,7 +56,7 @@
 // # Time
 //
 // In a bubble of testing/synctest, waits cost nothing. On a real cluster, set Parallel, and Timeout to what an apply
-// may take there. The clauses that break each request in turn run some dozens of operations each.
+// may take there. The clauses that break each request in turn run some dozens of operations each, and one waits for half a minute.
 //
 // Run it under the race detector: two clauses use one client from several goroutines.
 package appliertest

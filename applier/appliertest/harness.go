@@ -31,8 +31,6 @@ type Harness struct {
 	Quiet time.Duration
 	// Parallel runs the clauses at the same time.
 	Parallel bool
-
-	wrapped bool
 }
 
 // Applier is one applier in one cluster, and what a test can do to it. The functions after API are optional; each says
@@ -110,9 +108,6 @@ const (
 	ForeignOperation Capability = "ForeignOperation"
 	Hands            Capability = "Hands"
 )
-
-// bubble is Harness.Wrap, in which half a minute costs nothing. It is not to be named in Lacks: a real cluster has none.
-const bubble Capability = "Wrap"
 
 // capabilities lists all, in the order of reports.
 var capabilities = []Capability{Holder, Prefetcher, Watcher, API, PushBroken, PushStuck, Retarget, ForeignOperation, Hands}

@@ -74,7 +74,7 @@ func groups() []string {
 }
 
 func (h Harness) withDefaults() Harness {
-	if h.wrapped = h.Wrap != nil; !h.wrapped {
+	if h.Wrap == nil {
 		h.Wrap = func(t *testing.T, check func(t *testing.T)) { check(t) }
 	}
 	if h.Timeout <= 0 {
@@ -130,7 +130,7 @@ func (e *env) lacks(needs []Capability) ([]Capability, error) {
 	e.untouched = a
 	var missing []Capability
 	for _, need := range needs {
-		if has := a.can(client, need); !has && (need != bubble || !e.harness.wrapped) {
+		if !a.can(client, need) {
 			missing = append(missing, need)
 		}
 	}
