@@ -74,10 +74,10 @@
 //
 // # Errors
 //
-// Test with errors.Is for [ErrStale], [ErrNotFetched], [ErrBusy], [ErrNotHeld], [ErrSuspended], [ErrFailed], [ErrAppliedOther] and
-// [ErrUnconfirmed], of a [Store] and a [Dispatcher] for [ErrRecordGone] and [ErrOperationOpen] as well, with [IsPermanent] for what no retry can mend, and with [VerdictReason] for why a request was
-// refused. Not found, not served, forbidden and no answer are four different answers everywhere; [AbsenceOf] tells
-// them apart.
+// Test with errors.Is for [ErrStale], [ErrNotFetched], [ErrBusy], [ErrNotHeld], [ErrSuspended], [ErrFailed],
+// [ErrAppliedOther] and [ErrUnconfirmed], of a [Store] and a [Dispatcher] for [ErrRecordGone] and [ErrOperationOpen]
+// as well, with [IsPermanent] for what no retry can mend, and with [VerdictReason] for why a request was refused.
+// Not found, not served, forbidden and no answer are four different answers everywhere; [AbsenceOf] tells them apart.
 //
 // # Writing a backend
 //

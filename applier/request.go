@@ -35,7 +35,7 @@ type ApplyRequest struct {
 // validate reports what a request is refused for before anything is read. Its error is permanent.
 func (r ApplyRequest) validate() error {
 	switch {
-	case r.Trigger.Namespace == "" || r.Trigger.Name == "":
+	case r.Trigger.Name == "":
 		return Permanent(errors.New("the request names no trigger: set ApplyRequest.Trigger"))
 	case r.Recovered != nil && (r.Recovered.Started.Token == "" || r.Recovered.Applier == ApplierRef{}):
 		return Permanent(fmt.Errorf("trigger %s: the recovered operation has no token or names no applier: hand over what the trigger records", r.Trigger))

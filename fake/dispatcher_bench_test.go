@@ -55,7 +55,8 @@ func benchmarkInFlight(b *testing.B, count int, polled bool) {
 	var known atomic.Int64
 	moved := make(chan time.Time, count)
 	for i := range count {
-		host.Dispatcher.RequestApply(ctx, applier.ApplyRequest{Recovered: resumedOperation(i), Report: func(r applier.Report) {
+		trigger := applier.TriggerRef{Namespace: "team-a", Name: fmt.Sprint("trigger-", i)}
+		host.Dispatcher.RequestApply(ctx, applier.ApplyRequest{Trigger: trigger, Recovered: resumedOperation(i), Report: func(r applier.Report) {
 			switch {
 			case r.Operation.Progress.State == applier.StateSettling:
 				moved <- time.Now()
