@@ -66,7 +66,10 @@ func isAt(file *os.File, path string) bool {
 }
 
 // release gives the lock up.
-func (l *fileLock) release() { _ = l.file.Close() }
+func (l *fileLock) release() {
+	unlockFile(l.file)
+	_ = l.file.Close()
+}
 
 // remove gives an exclusive lock up and removes its file.
 func (l *fileLock) remove() error {

@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// lockFile locks an open file, without waiting. Closing it unlocks it.
+// lockFile locks an open file, without waiting.
 func lockFile(file *os.File, exclusive bool) error {
 	how := syscall.LOCK_SH
 	if exclusive {
@@ -27,6 +27,10 @@ func lockFile(file *os.File, exclusive bool) error {
 		}
 	}
 }
+
+// unlockFile unlocks a file before it is closed. Closing alone would not do: a program that the process is just starting
+// has the file open too, until it runs.
+func unlockFile(file *os.File) { _ = syscall.Flock(int(file.Fd()), syscall.LOCK_UN) }
 
 // checkOwner refuses a folder that another user may write to, and so decide
 // what is read from it.
