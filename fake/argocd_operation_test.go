@@ -68,8 +68,11 @@ func TestFieldsOfThePreviousOperationLeakFromTheSecondPassOn(t *testing.T) {
 					one := w.push("one", waves("one"))
 					w.application()
 					w.operate(operation("first", fields{"revision": one}))
-					test.previous["revision"] = one
-					w.operate(operation("previous", test.previous))
+					previous := fields{"revision": one}
+					for name, value := range test.previous {
+						previous[name] = value
+					}
+					w.operate(operation("previous", previous))
 					two := w.push("two", waves("two"))
 					set, second := w.operateUncleared, test.second
 					if cleared {
