@@ -137,7 +137,7 @@ func TestAnOperationSetBetweenOurReadAndOurWriteThatNeverEndsIsLeftAsItIs(t *tes
 func TestAChangeOfStatusBetweenOurReadAndOurWriteIsReadAgain(t *testing.T) {
 	t.Parallel()
 	l := lab.Start(t)
-	for _, changes := range []int{1, 3, 9} {
+	for _, changes := range []int{1, 3, 7} { // Of ten tries: the controller may change the status as well.
 		t.Run(fmt.Sprint(changes, " times"), func(t *testing.T) {
 			t.Parallel()
 			s := newSubject(t, l)
