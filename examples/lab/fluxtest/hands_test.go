@@ -40,6 +40,7 @@ func TestTheOutcomeIsRightWhicheverHandIsLaidOnTheKustomizationBetweenAnyTwoRequ
 				t.Parallel()
 				s := f.subject(t, l)
 				between(t, s, f, func(t *testing.T, a *attempt, p point) {
+					before := s.value(t)
 					a.at(p, func() { h.lay(t, s) })
 					r := a.run(t)
 					if !f.live && r.end.SuspendToken != "" && !suspended(a.get(t)) {
@@ -48,7 +49,7 @@ func TestTheOutcomeIsRightWhicheverHandIsLaidOnTheKustomizationBetweenAnyTwoRequ
 						assert.Equal(t, point{n: len(a.faults.Requests()), after: true}, p)
 						s.hold(t)
 					}
-					a.requireRight(t, r, h)
+					a.requireRight(t, r, before, h)
 				})
 			})
 		}
@@ -71,7 +72,8 @@ func TestTheOutcomeIsRightWhicheverTwoHandsFollowEachOtherAtAnyRequest(t *testin
 							a.faults.On(lab.Any, n, lab.Before(func() { first.lay(t, s) }))
 							a.faults.On(lab.Any, n+gap, lab.Before(func() { second.lay(t, s) }))
 						}
-						a.requireRight(t, a.run(t), first, second)
+						before := s.value(t)
+						a.requireRight(t, a.run(t), before, first, second)
 					})
 				})
 			}
@@ -140,8 +142,9 @@ func handledIn(states []*unstructured.Unstructured) []string {
 	return tokens
 }
 
-// requireRight fails the test unless the end tells what really happened under the hands that were laid on the Kustomization.
-func (a *attempt) requireRight(t *testing.T, r result, laid ...hand) {
+// requireRight fails the test unless the end tells what really happened under the hands that were laid on the Kustomization. Before is
+// what the ConfigMap held when the attempt began.
+func (a *attempt) requireRight(t *testing.T, r result, before string, laid ...hand) {
 	t.Helper()
 	laidOn := func(name string) bool {
 		for _, h := range laid {
@@ -175,7 +178,7 @@ func (a *attempt) requireRight(t *testing.T, r result, laid ...hand) {
 	}
 	if a.ranBefore(r.end) { // Somebody's hand kept the run for the artifact from following, unless it is live.
 		if !a.flow.live {
-			assert.Equal(t, a.valueBefore, a.subject.value(t))
+			assert.Equal(t, before, a.subject.value(t))
 		}
 		return
 	}

@@ -62,8 +62,6 @@ type attempt struct {
 	ask    applier.Ask
 	// commit is what is asked for, value what the ConfigMap holds once it is applied.
 	commit, value string
-	// valueBefore is what it held when the attempt began.
-	valueBefore string
 	// before is the Kustomization when the attempt began.
 	before *unstructured.Unstructured
 	// recorded is what the host's record holds, and records how often it was asked to record.
@@ -94,7 +92,7 @@ func (s *subject) attempt(t *testing.T, f flow) *attempt {
 	if f.live && !f.fetch {
 		s.lab.WaitFor(t, lab.Kustomizations, s.ns, s.ref.Name, lab.Applied(a.commit))
 	}
-	a.before, a.valueBefore = s.get(t), s.value(t)
+	a.before = s.get(t)
 	a.ask = s.ask(a.commit)
 	a.ask.Live = f.live
 	a.ask.Record = func(_ context.Context, started applier.Started) error {
