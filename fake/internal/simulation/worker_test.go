@@ -16,6 +16,8 @@ type worker struct {
 
 	mu     sync.Mutex
 	duties map[string]*duty
+	// recovered is whether it has seen all triggers once.
+	recovered bool
 }
 
 // A duty is what the worker has to do for one trigger.
@@ -48,6 +50,9 @@ func (k *worker) recover() {
 		k.follow(t)
 		k.poke(t.Ref.Name, applier.CatchUp)
 	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.recovered = true
 }
 
 // follow follows the operation of a trigger, if it is open.
@@ -230,7 +235,7 @@ func (k *worker) idle(waits func(trigger string) bool) bool {
 			return false
 		}
 	}
-	return true
+	return k.recovered
 }
 
 // targetOf is a target of a trigger.
