@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -132,17 +131,6 @@ func TestAClockOfRecordsMakesNoOperationOverdue(t *testing.T) {
 	})
 }
 
-func TestAnEventSaysWhenItIsNotKnownWhetherTheRequestReachedTheApplier(t *testing.T) {
-	t.Parallel()
-	inDispatchWorld(t, func(w *dispatchWorld) {
-		w.client.Answers = []fake.Answer{{Unconfirmed: errLost}}
-		w.start()
-		w.request(w.decided())
-		require.NotEmpty(w, w.events)
-		assert.Contains(w, w.events[0], "may have been asked to apply commit aaaaaaaaaaaa")
-	})
-}
-
 func TestAnOperationIsFollowedUnderTheTokenItWasAskedWith(t *testing.T) {
 	t.Parallel()
 	inDispatchWorld(t, func(w *dispatchWorld) {
@@ -211,35 +199,6 @@ func TestAnAbandonedRecoveryStillSettlesOnceItsClusterIsBack(t *testing.T) {
 	})
 }
 
-func TestARunOfFailedRequestsIsToldOnceTargetsAreKnown(t *testing.T) {
-	t.Parallel()
-	inDispatchWorld(t, func(w *dispatchWorld) {
-		w.store.Inject(fake.StoreFault{Method: "Trigger", Nth: 1, Err: errAway})
-		away := fake.Answer{Refuse: errAway}
-		w.client.Answers = []fake.Answer{away, away}
-		w.start()
-		for range 3 {
-			w.request(w.decided())
-		}
-		assert.Equal(w, []string{"ApplyRequestFailed"}, w.eventReasons())
-	})
-}
-
-func TestAFailedApplyIsToldOnceItsTargetsCanBeRead(t *testing.T) {
-	t.Parallel()
-	inDispatchWorld(t, func(w *dispatchWorld) {
-		fails := fake.Fails("BuildFailed", "no such base")
-		w.client.Answers = []fake.Answer{fails, fails, fails}
-		w.start()
-		// The first two reads of the target are for the request, and the third is for the Event.
-		w.store.Inject(fake.StoreFault{Method: "Target", Nth: 3, Err: errAway})
-		for range 3 {
-			w.request(w.decided())
-		}
-		assert.Equal(w, []string{"ApplyRequested", "ApplyRequested", "ApplyFailed", "ApplyRequested"}, w.eventReasons())
-	})
-}
-
 func TestFollowingDoesNotDependOnWhetherTheUIDIsKnown(t *testing.T) {
 	t.Parallel()
 	inDispatchWorld(t, func(w *dispatchWorld) {
@@ -271,47 +230,6 @@ func TestFollowingFindsWhatIsPendingUnderAReferenceWithoutAUID(t *testing.T) {
 		require.Equal(w, applier.EndCompleted, next.end().End)
 		assert.True(w, next.dispatcher.Following(nameless, kept.Started.Token))
 		assert.True(w, next.dispatcher.Following(w.trigger, kept.Started.Token))
-	})
-}
-
-func TestATargetThatIsGoneEndsNoRunOfFailures(t *testing.T) {
-	t.Parallel()
-	for name, tc := range map[string]struct {
-		answer     fake.Answer
-		once, then []string
-	}{
-		"of requests": {fake.Answer{Refuse: errAway}, []string{"ApplyRequestFailed"}, nil},
-		"of applies":  {fake.Fails("BuildFailed", "no such base"), []string{"ApplyRequested", "ApplyFailed"}, []string{"ApplyRequested"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			inDispatchWorld(t, func(w *dispatchWorld) {
-				gone := w.putTarget("gone").Ref
-				w.store.DeleteTarget(gone)
-				w.client.Answers = []fake.Answer{tc.answer}
-				w.start()
-				w.request(w.decided())
-				require.Equal(w, tc.once, w.eventReasons())
-				req := w.decided()
-				req.Targets = []applier.TargetRef{gone}
-				w.request(req)
-				w.request(w.decided())
-				assert.Equal(w, slices.Concat(tc.once, tc.then), w.eventReasons())
-			})
-		})
-	}
-}
-
-func TestARunOfFailuresIsOverOnceNoneHasFailedForADay(t *testing.T) {
-	t.Parallel()
-	inDispatchWorld(t, func(w *dispatchWorld) {
-		w.client.Answers = []fake.Answer{{Refuse: errAway}}
-		w.start()
-		for _, pause := range []time.Duration{day, day + 2*time.Minute, 0} {
-			w.request(w.decided())
-			time.Sleep(pause)
-		}
-		assert.Equal(w, []string{"ApplyRequestFailed", "ApplyRequestFailed"}, w.eventReasons())
 	})
 }
 

@@ -68,19 +68,21 @@ func (d *Dispatcher) RequestApply(ctx context.Context, req ApplyRequest) {
 	a := newAttempt(ctx, d, req)
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	recovers, stopped := req.Recovered != nil, d.running != nil && d.running.Err() != nil
 	switch {
-	case req.Recovered != nil && d.following[keyOf(req.Trigger, req.Recovered.Started.Token)] > 0:
+	case recovers && d.following[keyOf(req.Trigger, req.Recovered.Started.Token)] > 0:
 		go a.report(Report{End: EndAskedNothing, Err: fmt.Errorf("%w: the operation %s of trigger %s is followed already",
 			ErrStale, req.Recovered.Started.Token, req.Trigger)})
-	case d.running == nil && req.Recovered != nil:
-		d.countFollowerLocked(keyOf(req.Trigger, req.Recovered.Started.Token), 1)
-		d.waiting = append(d.waiting, a)
-	case d.running == nil || d.running.Err() != nil:
+		return
+	case stopped, d.running == nil && !recovers:
 		go a.report(Report{End: EndNotStarted, Err: fmt.Errorf("trigger %s: %w", req.Trigger, errNotRunning)})
-	default:
-		if req.Recovered != nil {
-			d.countFollowerLocked(keyOf(req.Trigger, req.Recovered.Started.Token), 1)
-		}
+		return
+	case recovers:
+		d.countFollowerLocked(keyOf(req.Trigger, req.Recovered.Started.Token), 1)
+	}
+	if d.running == nil {
+		d.waiting = append(d.waiting, a)
+	} else {
 		d.launch(a)
 	}
 }

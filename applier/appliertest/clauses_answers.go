@@ -129,11 +129,7 @@ func (s *subject) madeUnconfirmed(ctx context.Context) (commit string, started a
 const startTries = 10
 
 func startNeverMade(ctx context.Context, e *env) error {
-	s, err := e.subject(ctx)
-	if err != nil {
-		return err
-	}
-	commit, err := s.Push(ctx)
+	s, commit, err := e.pushed(ctx)
 	if err != nil {
 		return err
 	}

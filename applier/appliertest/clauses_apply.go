@@ -30,11 +30,7 @@ var applyClauses = []clause{
 }
 
 func applyReturns(ctx context.Context, e *env) error {
-	s, err := e.subject(ctx)
-	if err != nil {
-		return err
-	}
-	commit, err := s.Push(ctx)
+	s, commit, err := e.pushed(ctx)
 	if err != nil {
 		return err
 	}

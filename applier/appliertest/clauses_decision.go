@@ -55,11 +55,7 @@ var decisionClauses = []clause{
 }
 
 func currentIsAskedTwice(ctx context.Context, e *env) error {
-	s, err := e.subject(ctx)
-	if err != nil {
-		return err
-	}
-	commit, err := s.Push(ctx)
+	s, commit, err := e.pushed(ctx)
 	if err != nil {
 		return err
 	}
@@ -155,11 +151,7 @@ func staleAfterRecord(ctx context.Context, e *env) error {
 }
 
 func recordedFirst(ctx context.Context, e *env) error {
-	s, err := e.subject(ctx)
-	if err != nil {
-		return err
-	}
-	commit, err := s.Push(ctx)
+	s, commit, err := e.pushed(ctx)
 	if err != nil {
 		return err
 	}
@@ -240,11 +232,7 @@ func recordFails(ctx context.Context, e *env) error {
 }
 
 func nilCallbacks(ctx context.Context, e *env) error {
-	s, err := e.subject(ctx)
-	if err != nil {
-		return err
-	}
-	commit, err := s.Push(ctx)
+	s, commit, err := e.pushed(ctx)
 	if err != nil {
 		return err
 	}

@@ -109,11 +109,7 @@ func holderHoldsAndReleases(ctx context.Context, e *env) error {
 }
 
 func holderReportsApplied(ctx context.Context, e *env) error {
-	s, err := e.subject(ctx)
-	if err != nil {
-		return err
-	}
-	commit, err := s.Push(ctx)
+	s, commit, err := e.pushed(ctx)
 	if err != nil {
 		return err
 	}

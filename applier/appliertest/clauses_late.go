@@ -62,11 +62,7 @@ func (s *subject) look(ctx context.Context, client applier.Client, started *appl
 }
 
 func lateUnconfirmed(ctx context.Context, e *env) error {
-	s, err := e.subject(ctx)
-	if err != nil {
-		return err
-	}
-	commit, err := s.Push(ctx)
+	s, commit, err := e.pushed(ctx)
 	if err != nil {
 		return err
 	}

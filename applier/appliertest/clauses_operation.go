@@ -93,11 +93,7 @@ func known(seen []applier.Progress) error {
 }
 
 func operationSucceeds(ctx context.Context, e *env) error {
-	s, err := e.subject(ctx)
-	if err != nil {
-		return err
-	}
-	commit, err := s.Push(ctx)
+	s, commit, err := e.pushed(ctx)
 	if err != nil {
 		return err
 	}
@@ -121,11 +117,7 @@ func operationSucceeds(ctx context.Context, e *env) error {
 }
 
 func operationIsPolled(ctx context.Context, e *env) error {
-	s, err := e.subject(ctx)
-	if err != nil {
-		return err
-	}
-	commit, err := s.Push(ctx)
+	s, commit, err := e.pushed(ctx)
 	if err != nil {
 		return err
 	}
@@ -141,11 +133,7 @@ func operationIsPolled(ctx context.Context, e *env) error {
 }
 
 func operationNeedsNoState(ctx context.Context, e *env) error {
-	s, err := e.subject(ctx)
-	if err != nil {
-		return err
-	}
-	commit, err := s.Push(ctx)
+	s, commit, err := e.pushed(ctx)
 	if err != nil {
 		return err
 	}
@@ -202,11 +190,7 @@ func operationFails(ctx context.Context, e *env) error {
 }
 
 func operationEndsOnce(ctx context.Context, e *env) error {
-	s, err := e.subject(ctx)
-	if err != nil {
-		return err
-	}
-	commit, err := s.Push(ctx)
+	s, commit, err := e.pushed(ctx)
 	if err != nil {
 		return err
 	}
@@ -275,11 +259,7 @@ func operationIsRunning(ctx context.Context, e *env) error {
 }
 
 func operationNeverStarted(ctx context.Context, e *env) error {
-	s, err := e.subject(ctx)
-	if err != nil {
-		return err
-	}
-	commit, err := s.Push(ctx)
+	s, commit, err := e.pushed(ctx)
 	if err != nil {
 		return err
 	}
@@ -375,11 +355,7 @@ func operationOfAnother(ctx context.Context, e *env) error {
 }
 
 func progressGone(ctx context.Context, e *env) error {
-	s, err := e.subject(ctx)
-	if err != nil {
-		return err
-	}
-	commit, err := s.Push(ctx)
+	s, commit, err := e.pushed(ctx)
 	if err != nil {
 		return err
 	}

@@ -116,11 +116,7 @@ func consumersUnknown(ctx context.Context, e *env) error {
 }
 
 func prefetches(ctx context.Context, e *env) error {
-	s, err := e.subject(ctx)
-	if err != nil {
-		return err
-	}
-	commit, err := s.Push(ctx)
+	s, commit, err := e.pushed(ctx)
 	if err != nil {
 		return err
 	}
@@ -153,11 +149,7 @@ func prefetches(ctx context.Context, e *env) error {
 }
 
 func prefetchHeld(ctx context.Context, e *env) error {
-	s, err := e.subject(ctx)
-	if err != nil {
-		return err
-	}
-	commit, err := s.Push(ctx)
+	s, commit, err := e.pushed(ctx)
 	if err != nil {
 		return err
 	}

@@ -27,11 +27,7 @@ var progressClauses = []clause{
 // then every write.
 func neverAnEnd(what string, answer func(*request) error) func(context.Context, *env) error {
 	return func(ctx context.Context, e *env) error {
-		s, err := e.subject(ctx)
-		if err != nil {
-			return err
-		}
-		commit, err := s.Push(ctx)
+		s, commit, err := e.pushed(ctx)
 		if err != nil {
 			return err
 		}

@@ -72,11 +72,7 @@ func quietWhileNothingChanges(ctx context.Context, e *env) error {
 }
 
 func quietAfterTheEnd(ctx context.Context, e *env) error {
-	s, err := e.subject(ctx)
-	if err != nil {
-		return err
-	}
-	commit, err := s.Push(ctx)
+	s, commit, err := e.pushed(ctx)
 	if err != nil {
 		return err
 	}
@@ -92,11 +88,7 @@ func quietAfterTheEnd(ctx context.Context, e *env) error {
 }
 
 func leavesNoGoroutine(ctx context.Context, e *env) error {
-	s, err := e.subject(ctx)
-	if err != nil {
-		return err
-	}
-	commit, err := s.Push(ctx)
+	s, commit, err := e.pushed(ctx)
 	if err != nil {
 		return err
 	}

@@ -77,11 +77,7 @@ var requestClauses = []clause{
 }
 
 func requestRefusesBadAsks(ctx context.Context, e *env) error {
-	s, err := e.subject(ctx)
-	if err != nil {
-		return err
-	}
-	commit, err := s.Push(ctx)
+	s, commit, err := e.pushed(ctx)
 	if err != nil {
 		return err
 	}
@@ -162,11 +158,7 @@ func requestRefusesBranch(ctx context.Context, e *env) error {
 }
 
 func requestTakesSpellings(ctx context.Context, e *env) error {
-	s, err := e.subject(ctx)
-	if err != nil {
-		return err
-	}
-	commit, err := s.Push(ctx)
+	s, commit, err := e.pushed(ctx)
 	if err != nil {
 		return err
 	}
@@ -208,11 +200,7 @@ func requestRefusesForbidden(ctx context.Context, e *env) error {
 }
 
 func requestKeepsErrors(ctx context.Context, e *env) error {
-	s, err := e.subject(ctx)
-	if err != nil {
-		return err
-	}
-	commit, err := s.Push(ctx)
+	s, commit, err := e.pushed(ctx)
 	if err != nil {
 		return err
 	}
@@ -247,11 +235,7 @@ func requestEmptyCommit(ctx context.Context, e *env) error {
 }
 
 func requestCurrentOutcome(ctx context.Context, e *env) error {
-	s, err := e.subject(ctx)
-	if err != nil {
-		return err
-	}
-	commit, err := s.Push(ctx)
+	s, commit, err := e.pushed(ctx)
 	if err != nil {
 		return err
 	}
@@ -295,11 +279,7 @@ func requestCurrentOutcome(ctx context.Context, e *env) error {
 }
 
 func requestNamesStarted(ctx context.Context, e *env) error {
-	s, err := e.subject(ctx)
-	if err != nil {
-		return err
-	}
-	commit, err := s.Push(ctx)
+	s, commit, err := e.pushed(ctx)
 	if err != nil {
 		return err
 	}
@@ -348,11 +328,7 @@ func (s *subject) rightStarted(ctx context.Context, ask applier.Ask, started app
 }
 
 func requestWritesToken(ctx context.Context, e *env) error {
-	s, err := e.subject(ctx)
-	if err != nil {
-		return err
-	}
-	commit, err := s.Push(ctx)
+	s, commit, err := e.pushed(ctx)
 	if err != nil {
 		return err
 	}

@@ -106,11 +106,7 @@ func watchShowsFirst(ctx context.Context, e *env) error {
 }
 
 func watchSuffices(ctx context.Context, e *env) error {
-	s, err := e.subject(ctx)
-	if err != nil {
-		return err
-	}
-	commit, err := s.Push(ctx)
+	s, commit, err := e.pushed(ctx)
 	if err != nil {
 		return err
 	}
@@ -290,11 +286,7 @@ func watchCloses(ctx context.Context, e *env) error {
 }
 
 func progressReadsObserved(ctx context.Context, e *env) error {
-	s, err := e.subject(ctx)
-	if err != nil {
-		return err
-	}
-	commit, err := s.Push(ctx)
+	s, commit, err := e.pushed(ctx)
 	if err != nil {
 		return err
 	}

@@ -71,6 +71,15 @@ func (e *env) subject(ctx context.Context) (*subject, error) {
 	return s, nil
 }
 
+// pushed returns a new subject, and a commit that was pushed for it.
+func (e *env) pushed(ctx context.Context) (s *subject, commit string, err error) {
+	if s, err = e.subject(ctx); err != nil {
+		return nil, "", err
+	}
+	commit, err = s.Push(ctx)
+	return s, commit, err
+}
+
 // restart lets another process take over, which knows nothing of the one before.
 func (s *subject) restart() error {
 	p, err := s.Applier.process()
