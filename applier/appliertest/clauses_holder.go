@@ -53,9 +53,9 @@ var holderClauses = []clause{
 	},
 	{
 		group: "Holder", name: "cuts an operation in progress short",
-		text:  "Suspend cuts an operation in progress short: its run goes on to its end, which is reported, and nothing runs after it",
+		text:  "Suspend cuts an operation in progress short, running or not: it ends, never with ReasonNotRun once it was seen to run, and nothing runs after it",
 		needs: []Capability{Holder, PushStuck},
-		check: holderCutsShort,
+		check: holderSuspendsMeanwhile,
 	},
 	{
 		group: "Holder", name: "says that a release is unconfirmed",
@@ -246,13 +246,7 @@ func holderOverdue(ctx context.Context, e *env) error {
 	if err != nil {
 		return err
 	}
-	if err := s.until(ctx, func() error {
-		p, err := s.client.Progress(ctx, s.Ref, &started)
-		if err == nil && p.State == applier.StateRequested {
-			err = fmt.Errorf("the apply does not start: %+v", p)
-		}
-		return err
-	}); err != nil {
+	if err := s.runs(ctx, &started); err != nil {
 		return err
 	}
 	started.Overdue = true
@@ -328,7 +322,28 @@ func holderReleaseUnconfirmed(ctx context.Context, e *env) error {
 	return err
 }
 
-func holderCutsShort(ctx context.Context, e *env) error {
+// runs waits until an operation is seen to run.
+func (s *subject) runs(ctx context.Context, started *applier.Started) error {
+	return s.until(ctx, func() error {
+		p, err := s.client.Progress(ctx, s.Ref, started)
+		if err == nil && p.State == applier.StateRequested {
+			err = fmt.Errorf("the apply does not start: %+v", p)
+		}
+		return err
+	})
+}
+
+func holderSuspendsMeanwhile(ctx context.Context, e *env) error {
+	for _, running := range []bool{true, false} {
+		if err := e.suspendMeanwhile(ctx, running); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// suspendMeanwhile calls Suspend right after a request, or once its apply is seen to run.
+func (e *env) suspendMeanwhile(ctx context.Context, running bool) error {
 	s, err := e.subject(ctx)
 	if err != nil {
 		return err
@@ -341,18 +356,28 @@ func holderCutsShort(ctx context.Context, e *env) error {
 	if err != nil {
 		return err
 	}
+	if running {
+		if err := s.runs(ctx, &started); err != nil {
+			return err
+		}
+	}
 	holder, _ := applier.AsHolder(s.client)
 	if _, err := holder.Suspend(ctx, s.Ref); err != nil {
-		return fmt.Errorf("Suspend while an operation runs: %w", err)
+		return fmt.Errorf("Suspend after a request: %w", err)
 	}
-	if err := release(); err != nil {
+	p, err := s.client.Progress(ctx, s.Ref, &started)
+	if err := errors.Join(err, release()); err != nil {
 		return err
 	}
-	end, err := s.follow(ctx, &started)
-	if err != nil {
-		return fmt.Errorf("Suspend was called while the operation ran: %w", err)
+	if !p.State.Ended() {
+		if p, err = s.follow(ctx, &started); err != nil {
+			return fmt.Errorf("Suspend was called after the request: %w", err)
+		}
 	}
-	return errors.Join(s.truthful(ctx, started, end), s.settled(ctx))
+	if running && p.Reason == applier.ReasonNotRun {
+		return fmt.Errorf("the apply was seen to run when Suspend was called, and the operation ended %+v", p)
+	}
+	return errors.Join(s.truthful(ctx, started, p), s.settled(ctx))
 }
 
 func holderErrors(ctx context.Context, e *env) error {

@@ -98,10 +98,10 @@ func (r *reference) verdict(ref types.NamespacedName, err error) applier.Verdict
 }
 
 func (r *reference) Validate(ctx context.Context, ref types.NamespacedName) applier.Verdict {
+	verdict := r.validate(ctx, ref)
 	r.state.Lock()
 	defer r.state.Unlock()
 	if r.state.verdict == nil || !r.is("Validate remembers") {
-		verdict := r.validate(ctx, ref)
 		r.state.verdict = &verdict
 	}
 	return *r.state.verdict

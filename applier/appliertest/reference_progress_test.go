@@ -114,6 +114,9 @@ func (r *reference) progress(ctx context.Context, ref types.NamespacedName, obje
 		return applier.Progress{State: applier.StateRequested}, nil // It may be started yet.
 	}
 	running := field(object, "status", "running") == s.Token
+	if running && suspended(object) && r.is("a suspend ends what runs") {
+		return r.end(object, s), nil
+	}
 	if running && r.is("a running apply is taken for a failed one") {
 		return applier.Progress{State: applier.StateFailed, Reason: applier.ReasonInterrupted}, nil
 	}

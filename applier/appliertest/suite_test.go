@@ -90,7 +90,7 @@ var mutants = map[string][]mutation{
 	"Holder/tells an applier that does not exist":                     {"Suspend errors are plain"},
 	"Holder/is not held while an operation runs":                      {"Suspension is always good"},
 	"Holder/suspends an overdue operation at once":                    {"Overdue waits"},
-	"Holder/cuts an operation in progress short":                      {"only our own token counts"},
+	"Holder/cuts an operation in progress short":                      {"a suspend ends what runs"},
 	"Holder/says that a release is unconfirmed":                       {"an unconfirmed release is an error"},
 	"Holder/says that a suspend is unconfirmed":                       {"writes are never unconfirmed"},
 	"Holder/reports nothing beside an error":                          {"Suspension swallows errors"},
