@@ -22,6 +22,8 @@ type attempt struct {
 	log          logr.Logger
 	labels       MetricLabels
 
+	// known is the client that the attempt uses, if any.
+	known *knownClient
 	// operation is what was started or recovered; before that, what is about to be.
 	operation *Operation
 	// targets are those for whose sake the request is made, as read last; nil once it is made.
@@ -44,6 +46,7 @@ func (a *attempt) run(running context.Context) {
 	defer cancel(nil)
 	defer context.AfterFunc(a.worker, func() { cancel(errAbandoned) })()
 	a.running, a.ctx = running, ctx
+	defer func() { a.use(nil) }()
 	if a.req.Recovered != nil {
 		a.recover()
 		return
@@ -61,7 +64,7 @@ func (a *attempt) run(running context.Context) {
 	}
 	a.begin(trigger)
 	defer a.unfollow()
-	known, started, err := a.request(trigger, deadline)
+	started, err := a.request(trigger, deadline)
 	switch {
 	case err != nil:
 		a.notStarted(err)
@@ -71,7 +74,7 @@ func (a *attempt) run(running context.Context) {
 		a.end(Report{End: EndAskedNothing}, ResultCurrent)
 	default:
 		a.started(started)
-		a.follow(known)
+		a.follow()
 	}
 }
 
@@ -128,16 +131,17 @@ func (a *attempt) describe(applier ApplierRef) {
 
 // request makes the request. An operation in progress on the applier is waited for in a second request, so that a cluster that
 // does not answer fails the first by the deadline.
-func (a *attempt) request(trigger Trigger, deadline time.Time) (*knownClient, Started, error) {
+func (a *attempt) request(trigger Trigger, deadline time.Time) (Started, error) {
 	wait := orDefault(a.d.OperationWait, DefaultOperationWait)
 	ctx, cancel := context.WithDeadlineCause(a.ctx, deadline, errTimeout)
 	defer cancel()
 	known, err := a.d.client(ctx, trigger.Applier)
 	if err != nil {
-		return nil, Started{}, err
+		return Started{}, err
 	}
+	a.use(known)
 	if _, holds := AsHolder(known.client); holds && !trigger.Live && !trigger.Status.Held {
-		return nil, Started{}, notHeldYet(trigger)
+		return Started{}, notHeldYet(trigger)
 	}
 	started, err := a.ask(ctx, known.client, trigger, -1)
 	if errors.Is(err, ErrBusy) && wait > 0 {
@@ -147,7 +151,15 @@ func (a *attempt) request(trigger Trigger, deadline time.Time) (*knownClient, St
 		defer cancel()
 		started, err = a.ask(ctx, known.client, trigger, wait)
 	}
-	return known, started, err
+	return started, err
+}
+
+// use makes the attempt use known, in the place of the client that it used, if any.
+func (a *attempt) use(known *knownClient) {
+	if a.known != nil {
+		a.d.release(a.known)
+	}
+	a.known = known
 }
 
 // ask makes one request, and withdraws what it recorded when that was not started.

@@ -5,34 +5,42 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 )
 
-// clientRenewal is how often a dispatcher asks its [Clients] whether a cluster has another client by now.
-const clientRenewal = time.Minute
+// clientIdle is for how long a client that nobody uses is kept. It remembers which watches were refused.
+const clientIdle = 10 * time.Minute
 
 // clientKey is what one client is for.
 type clientKey struct {
-	cluster, group, kind string
+	cluster string
+	kind    schema.GroupKind
+}
+
+func clientKeyOf(applier ApplierRef) clientKey {
+	return clientKey{applier.Cluster, applier.GroupKind()}
 }
 
 // knownClient is a backend's client for the appliers of one kind in one cluster.
 type knownClient struct {
+	key    clientKey
 	client Client
-	// cluster is what it was made from, and made when.
+	// cluster is what it was made from.
 	cluster dynamic.Interface
-	made    time.Time
 	// current ends, by replace, once the cluster has another client, such as one with new credentials, or none for good.
 	current context.Context
 	replace context.CancelFunc
+
+	// users counts the attempts that use it, under the dispatcher's lock, and idle is since when there are none.
+	users int
+	idle  time.Time
 }
 
-// client returns the client for an applier, by which the host reaches its cluster now. It keeps one for each cluster and kind, as long as
-// the cluster's own client stays the same, so that the followers of a cluster can share a watch. That is replaced once a minute at most:
-// where each call makes another client, each attempt would end the watch of all others.
+// client returns the client for an applier, by which the host reaches its cluster now. Those whose cluster has the same client share
+// one, so that their followers can share a watch. It is used until it is released.
 func (d *Dispatcher) client(ctx context.Context, applier ApplierRef) (*knownClient, error) {
 	cluster, err := d.clusters(ctx, applier.Cluster)
 	if err != nil {
@@ -40,83 +48,65 @@ func (d *Dispatcher) client(ctx context.Context, applier ApplierRef) (*knownClie
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	key := clientKey{applier.Cluster, applier.Group, applier.Kind}
-	kept := d.clients[key]
-	if kept != nil && sameClient(kept.cluster, cluster) {
-		return kept, nil
+	key := clientKeyOf(applier)
+	for _, known := range d.clients[key] {
+		if sameClient(known.cluster, cluster) {
+			return known.use(), nil
+		}
 	}
-	client, err := d.backends.Client(applier.GroupKind(), applier.Cluster, cluster)
+	known, err := d.makeClient(key, cluster)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", applier, err)
 	}
-	if kept != nil && time.Since(kept.made) < clientRenewal {
-		// It is this attempt's alone, which goes on together with those who use the kept one.
-		return &knownClient{client: client, cluster: cluster, current: kept.current}, nil
+	return known.use(), nil
+}
+
+// makeClient makes the newest client for key, from that of its cluster. The lock is held.
+func (d *Dispatcher) makeClient(key clientKey, cluster dynamic.Interface) (*knownClient, error) {
+	client, err := d.backends.Client(key.kind, key.cluster, cluster)
+	if err != nil {
+		return nil, err
 	}
-	d.forgetClient(key, cluster)
-	known := &knownClient{client: client, cluster: cluster, made: time.Now()}
+	known := &knownClient{key: key, client: client, cluster: cluster, idle: time.Now()}
 	known.current, known.replace = context.WithCancel(context.Background())
-	d.clients[key] = known
+	d.clients[key] = append(d.clients[key], known)
+	d.tidy(key)
 	return known, nil
 }
 
-// keptClient returns the client that is kept for an applier, if any.
-func (d *Dispatcher) keptClient(applier ApplierRef) *knownClient {
+// newestClient returns the client that was made last for an applier, or nil. It is used until it is released.
+func (d *Dispatcher) newestClient(key clientKey) *knownClient {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.clients[clientKey{applier.Cluster, applier.Group, applier.Kind}]
-}
-
-// renewClients looks for clusters that have another client by now, or none for good. Nothing else tells those who follow
-// an operation there: their watch has been refused, or hangs.
-func (d *Dispatcher) renewClients(ctx context.Context) {
-	var asked sync.WaitGroup
-	for _, name := range d.clusterNames() {
-		asked.Go(func() { d.renewClientsOf(ctx, name) }) // One that gives no answer holds up no other.
+	if all := d.clients[key]; len(all) > 0 {
+		return all[len(all)-1].use()
 	}
-	asked.Wait()
+	return nil
 }
 
-func (d *Dispatcher) clusterNames() []string {
+func (k *knownClient) use() *knownClient {
+	k.users++
+	return k
+}
+
+// release ends one use of a client.
+func (d *Dispatcher) release(known *knownClient) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	var names []string
-	for key := range d.clients {
-		if !slices.Contains(names, key.cluster) {
-			names = append(names, key.cluster)
-		}
-	}
-	return names
+	known.users--
+	known.idle = time.Now()
+	d.tidy(known.key)
 }
 
-// renewClientsOf forgets the clients of a cluster that were made from another one than it has now.
-func (d *Dispatcher) renewClientsOf(ctx context.Context, name string) {
-	answer, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	now, err := d.clusters(answer, name)
-	if ctx.Err() != nil || err != nil && !IsPermanent(err) {
-		return
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for key, known := range d.clients {
-		if key.cluster == name && !sameClient(known.cluster, now) {
-			d.forgetClient(key, now)
-		}
-	}
-}
-
-// forgetClient forgets the client that is known for key, since the cluster has the client now. Where the host's clients cannot be
-// compared, nobody knows whether it is another one, and who uses the old one goes on. The lock is held.
-func (d *Dispatcher) forgetClient(key clientKey, now dynamic.Interface) {
-	known := d.clients[key]
-	if known == nil {
-		return
-	}
-	delete(d.clients, key)
-	if isComparable(known.cluster) && isComparable(now) {
-		d.Log.V(1).Info("The cluster has another client, or none any more: who follows operations there is told", "cluster", key.cluster)
-		known.replace()
+// tidy forgets the clients for key that nobody uses, the newest once that is so for long. The lock is held.
+func (d *Dispatcher) tidy(key clientKey) {
+	all := d.clients[key]
+	kept := slices.DeleteFunc(slices.Clone(all), func(k *knownClient) bool {
+		return k.users == 0 && (k != all[len(all)-1] || time.Since(k.idle) > clientIdle)
+	})
+	d.clients[key] = kept
+	if len(kept) == 0 {
+		delete(d.clients, key)
 	}
 }
 

@@ -101,7 +101,9 @@ type Dispatcher struct {
 	following map[operationKey]int
 	// requestFailed and applyFailed are the triggers that are in a run of failures an Event was recorded for, and when each failed last.
 	requestFailed, applyFailed map[TriggerRef]time.Time
-	clients                    map[clientKey]*knownClient
+	// clients are those that attempts use, and the newest of each key after that for a while. The newest is the last.
+	clients  map[clientKey][]*knownClient
+	searches map[clientKey]*reaching
 }
 
 // recoveryTime is how long a recovered operation has at least to end before it is unresolved.
@@ -134,7 +136,8 @@ func NewDispatcher(store Store, status *StatusWriter, backends Backends, clients
 		following:     make(map[operationKey]int),
 		requestFailed: make(map[TriggerRef]time.Time),
 		applyFailed:   make(map[TriggerRef]time.Time),
-		clients:       make(map[clientKey]*knownClient),
+		clients:       make(map[clientKey][]*knownClient),
+		searches:      make(map[clientKey]*reaching),
 	}
 }
 
@@ -226,6 +229,11 @@ func (d *Dispatcher) now() time.Time {
 		return d.Now()
 	}
 	return time.Now()
+}
+
+// pace is how often an operation is polled, and what has failed is tried again.
+func (d *Dispatcher) pace() Follower {
+	return Follower{PollInterval: d.PollInterval, PollMax: orDefault(d.UnresolvedPollMax, DefaultUnresolvedPollMax)}
 }
 
 func (d *Dispatcher) newToken() string {

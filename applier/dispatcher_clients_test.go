@@ -3,6 +3,7 @@ package applier_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -96,19 +97,27 @@ func (w *dispatchWorld) reach(clients applier.Clients, backend func(string, dyna
 	w.dispatcher = applier.NewDispatcher(w.store, status, backends, clients)
 }
 
-// requestIn requests the apply of another applier in a cluster, by a trigger of its own.
-func (w *dispatchWorld) requestIn(cluster string) {
+// requestIn requests the apply of another applier in a cluster, by a trigger of its own. Both have the name.
+func (w *dispatchWorld) requestIn(cluster, name string) {
 	app := shopApp
-	app.Cluster, app.Name = cluster, "other"
+	app.Cluster, app.Name = cluster, name
 	trigger := w.store.PutTrigger(applier.Trigger{
-		Ref: applier.TriggerRef{Namespace: "team-a", Name: cluster}, Applier: app, Status: applier.TriggerStatus{Held: true},
+		Ref: applier.TriggerRef{Namespace: "team-a", Name: name}, Applier: app, Status: applier.TriggerStatus{Held: true},
 	})
-	target := w.putTarget(cluster)
-	target.Trigger.Name = cluster
+	target := w.putTarget(name)
+	target.Trigger.Name = name
 	w.store.PutTarget(target)
 	req := w.decided()
 	req.Trigger, req.Targets, req.Report = trigger.Ref, []applier.TargetRef{target.Ref}, nil
 	w.request(req)
+}
+
+// requestMany requests the apply of n appliers in the cluster prod, none of which ends.
+func (w *dispatchWorld) requestMany(n int) {
+	for i := range n {
+		w.client.Answers = append(w.client.Answers, fake.Hangs())
+		w.requestIn("prod", fmt.Sprint("app-", i))
+	}
 }
 
 func TestAnOperationIsFollowedOnByTheClientThatReachesItsCluster(t *testing.T) {
@@ -179,7 +188,7 @@ func TestAHostThatMakesAClientAtEachCallStillHasItsOperationsFollowed(t *testing
 		w.client.Answers = []fake.Answer{fake.Hangs(), fake.Hangs()}
 		w.start()
 		w.request(w.decided())
-		w.requestIn("prod")
+		w.requestIn("prod", "other")
 		time.Sleep(4 * time.Minute)
 		w.finish()
 		assert.Contains(w, w.reported(), "Completed Succeeded")
@@ -211,7 +220,7 @@ func TestAClusterThatGivesNoAnswerKeepsNobodyFromNewCredentials(t *testing.T) {
 		w.start()
 		w.request(w.decided())
 		for i := range 30 {
-			w.requestIn(fmt.Sprint("dead-", i))
+			w.requestIn(fmt.Sprint("dead-", i), fmt.Sprint("dead-", i))
 		}
 		rotated.Store(true)
 		time.Sleep(2 * time.Minute)
@@ -243,5 +252,136 @@ func TestWhatIsAskedGoesToTheClusterThatTheHostNamesNow(t *testing.T) {
 		w.request(w.decided())
 		assert.Len(w, w.client.Asks(), 1)
 		assert.Len(w, elsewhere.Asks(), 1)
+	})
+}
+
+// The one who asked may have been told the old client before the others were told the new one.
+func TestAnOperationIsFollowedOnWhicheverClientItsRequestWentBy(t *testing.T) {
+	t.Parallel()
+	inDispatchWorld(t, func(w *dispatchWorld) {
+		var expired, slow atomic.Bool
+		var current atomic.Pointer[credentials]
+		current.Store(&credentials{name: "first"})
+		w.reach(func(context.Context, string) (dynamic.Interface, error) {
+			told := current.Load()
+			if slow.CompareAndSwap(true, false) {
+				time.Sleep(time.Second)
+			}
+			return told, nil
+		}, func(_ string, d dynamic.Interface) (applier.Client, error) {
+			if d.(*credentials).name == "first" {
+				return watchedExpiring{expiring{w.client, &expired}, w.client}, nil
+			}
+			return w.client, nil
+		})
+		w.client.Answers = []fake.Answer{fake.Hangs(), fake.Hangs(), fake.Hangs()}
+		w.start()
+		w.requestIn("prod", "before")
+		time.Sleep(70 * time.Second)
+		slow.Store(true)
+		w.request(w.decided())
+		current.Store(&credentials{name: "second"})
+		w.requestIn("prod", "after")
+		time.Sleep(10 * time.Second)
+		expired.Store(true)
+		w.finish()
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		assert.Equal(w, []string{"Requested", "Running", "Completed Succeeded"}, w.reported())
+	})
+}
+
+func TestNewCredentialsAreAskedForOnceForAllWhoFollowOperationsInACluster(t *testing.T) {
+	t.Parallel()
+	inDispatchWorld(t, func(w *dispatchWorld) {
+		var calls, made atomic.Int64
+		var current atomic.Pointer[credentials]
+		current.Store(&credentials{name: "first"})
+		w.reach(func(context.Context, string) (dynamic.Interface, error) {
+			calls.Add(1)
+			return current.Load(), nil
+		}, func(string, dynamic.Interface) (applier.Client, error) {
+			made.Add(1)
+			return w.client, nil
+		})
+		w.start()
+		w.requestMany(50)
+		require.EqualValues(w, 50, calls.Load(), "an ask goes to the cluster that the host names now")
+		require.EqualValues(w, 1, made.Load(), "all share one client")
+
+		current.Store(&credentials{name: "second"})
+		w.requestMany(50)
+		require.EqualValues(w, 100, calls.Load())
+		require.EqualValues(w, 2, made.Load(), "those that were asked since share another")
+		time.Sleep(10*time.Minute + time.Second)
+		synctest.Wait()
+		assert.EqualValues(w, 110, calls.Load(), "once a minute for all")
+		assert.EqualValues(w, 2, made.Load())
+	})
+}
+
+func TestNobodyAsksForAClusterInWhichNothingIsFollowed(t *testing.T) {
+	t.Parallel()
+	inDispatchWorld(t, func(w *dispatchWorld) {
+		var calls, made atomic.Int64
+		only := &credentials{name: "only"}
+		w.reach(func(context.Context, string) (dynamic.Interface, error) {
+			calls.Add(1)
+			return only, nil
+		}, func(string, dynamic.Interface) (applier.Client, error) {
+			made.Add(1)
+			return w.client, nil
+		})
+		w.start()
+		w.request(w.decided())
+		require.Equal(w, applier.EndCompleted, w.end().End)
+		time.Sleep(5*time.Minute + time.Second)
+		w.requestIn("prod", "next")
+		assert.EqualValues(w, 1, made.Load(), "a client is kept for a while")
+		time.Sleep(time.Hour)
+		assert.EqualValues(w, 2, calls.Load(), "once for each that was asked")
+		w.requestIn("prod", "another")
+		assert.EqualValues(w, 2, made.Load(), "and not for ever")
+	})
+}
+
+func TestAClusterThatIsAwayIsTriedOnceForAllOperationsInIt(t *testing.T) {
+	t.Parallel()
+	inDispatchWorld(t, func(w *dispatchWorld) {
+		var calls atomic.Int64
+		var back atomic.Bool
+		w.reach(func(context.Context, string) (dynamic.Interface, error) {
+			calls.Add(1)
+			if back.Load() {
+				return nil, nil
+			}
+			return nil, errAway
+		}, func(string, dynamic.Interface) (applier.Client, error) { return w.client, nil })
+		metrics := newCountedMetrics()
+		w.dispatcher.Metrics = metrics
+		w.start()
+		const operations = 50
+		for i := range operations {
+			record := operationAt(fmt.Sprint("t", i), applier.StateRunning)
+			record.Applier.Name, record.Reason = fmt.Sprint("app-", i), applier.Commit
+			trigger := w.store.PutTrigger(applier.Trigger{
+				Ref: applier.TriggerRef{Namespace: "team-a", Name: record.Applier.Name}, Applier: record.Applier,
+				Status: applier.TriggerStatus{Operation: record},
+			})
+			w.dispatcher.RequestApply(w.worker, applier.ApplyRequest{Trigger: trigger.Ref, Recovered: record, Report: w.report})
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		assert.InDelta(w, 64, calls.Load(), 2, "sooner at first, and then once a minute")
+		assert.Equal(w, operations, metrics.get("in flight", shopLabels))
+		assert.Equal(w, operations, metrics.get("unresolved", shopLabels))
+		assert.NotContains(w, strings.Join(w.reported(), " "), "Completed")
+
+		back.Store(true)
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		assert.Equal(w, operations, strings.Count(strings.Join(w.reported(), " "), "Completed"))
+		assert.Zero(w, metrics.get("in flight", shopLabels))
+		assert.Zero(w, metrics.get("unresolved", shopLabels))
 	})
 }

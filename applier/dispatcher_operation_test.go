@@ -318,7 +318,7 @@ func TestARecoveredOperationInAClusterThatIsAwayIsTriedAgain(t *testing.T) {
 		record.Applier.Cluster = "test"
 		w.recoverRecorded(record)
 		time.Sleep(day)
-		assert.Equal(w, []string{"Running"}, w.reported())
+		assert.Equal(w, []string{"Running", "Running unresolved"}, w.reported())
 	})
 }
 

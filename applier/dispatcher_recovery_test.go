@@ -201,7 +201,7 @@ func TestARecordThatIsJustBeingWrittenIsNotWrittenAgainOnceNobodyFollowsIt(t *te
 	inDispatchWorld(t, func(w *dispatchWorld) {
 		written := make(chan struct{})
 		w.wrapped = &refusing{Client: w.client, first: func() {
-			w.store.Inject(fake.StoreFault{Method: "UpdateStatus", Nth: 1, Between: func(fake.StoreCall) { <-written }})
+			w.store.Inject(fake.StoreFault{Method: "UpdateStatus", Between: func(fake.StoreCall) { <-written }})
 		}}
 		w.start()
 		w.request(w.decided())

@@ -48,7 +48,7 @@ func (a *attempt) recover() {
 	a.operation.Started.Overdue = a.operation.Unresolved
 	a.log.Info("An operation is followed from its record")
 	a.report(Report{Operation: a.operation.record()})
-	a.followRecord()
+	a.follow()
 }
 
 // reread reads the record again: who handed it over may have read it before it was completed, withdrawn, or replaced by another's. The
@@ -74,40 +74,9 @@ func (a *attempt) reread() error {
 	return nil
 }
 
-// followRecord follows an operation by the client that reaches its cluster now.
-func (a *attempt) followRecord() {
-	known, err := a.reachable()
-	if known == nil {
-		a.unreachable(err)
-		return
-	}
-	a.follow(known)
-}
-
-// reachable returns the client for an operation that goes on. A cluster that cannot be reached is tried again, also for an
-// abandoned attempt: the applier may be resumed.
-func (a *attempt) reachable() (*knownClient, error) {
-	if kept := a.d.keptClient(a.operation.Applier); kept != nil {
-		return kept, nil
-	}
-	pace := a.follower()
-	var interval time.Duration
-	for {
-		ctx, cancel := context.WithTimeout(a.running, readTimeout)
-		known, err := a.d.client(ctx, a.operation.Applier)
-		cancel()
-		if err == nil || IsPermanent(err) || a.stopped() {
-			return known, err
-		}
-		a.log.Error(err, "An operation cannot be followed yet")
-		interval = pace.next(interval, true)
-		sleep(a.running, interval)
-	}
-}
-
 // follow follows the operation to its end. It gives up waiting for it after UnresolvedAfter, or when the worker
 // abandons it, and then follows it on as overdue. Once the cluster has another client, it goes on by that.
-func (a *attempt) follow(known *knownClient) {
+func (a *attempt) follow() {
 	a.followed = time.Now()
 	a.d.metrics().InFlight(a.labels, 1)
 	defer a.d.metrics().InFlight(a.labels, -1)
@@ -120,7 +89,7 @@ func (a *attempt) follow(known *knownClient) {
 		}
 	}()
 	for {
-		err := a.followWith(known)
+		err := a.followByOneClient()
 		switch {
 		case err == nil:
 			return
@@ -130,11 +99,8 @@ func (a *attempt) follow(known *knownClient) {
 		case IsPermanent(err):
 			a.notFollowed(err)
 			return
-		case known.current.Err() != nil:
-			if known, err = a.reachable(); known == nil {
-				a.unreachable(err)
-				return
-			}
+		case a.known != nil && a.known.current.Err() != nil:
+			a.use(nil)
 		case a.settling:
 			a.operation.Started.Overdue = true
 		case a.abandoned():
@@ -147,12 +113,20 @@ func (a *attempt) follow(known *knownClient) {
 	}
 }
 
-// followWith follows the operation by one client, until it ends, or is to be followed otherwise.
-func (a *attempt) followWith(known *knownClient) error {
+// followByOneClient follows the operation by the client that it uses, or else by one that reaches its cluster, until it ends, or is to be
+// followed otherwise. A cluster that cannot be reached is waited for: the applier may be resumed.
+func (a *attempt) followByOneClient() error {
 	ctx, cancel := a.patience()
 	defer cancel()
-	defer context.AfterFunc(known.current, cancel)()
-	_, err := a.follower().Follow(ctx, known.client, a.operation.Applier.NamespacedName(), &a.operation.Started, a.progress)
+	if a.known == nil {
+		known, err := a.d.reach(ctx, a.operation.Applier)
+		if err != nil {
+			return err
+		}
+		a.use(known)
+	}
+	defer context.AfterFunc(a.known.current, cancel)()
+	_, err := a.follower().Follow(ctx, a.known.client, a.operation.Applier.NamespacedName(), &a.operation.Started, a.progress)
 	return err
 }
 
@@ -186,12 +160,10 @@ func (a *attempt) untilUnresolved() time.Duration {
 func (a *attempt) mayYetBegin() time.Duration { return a.operation.Started.mayYetBegin(a.followed) }
 
 func (a *attempt) follower() Follower {
-	return Follower{
-		PollInterval: a.d.PollInterval,
-		PollMax:      orDefault(a.d.UnresolvedPollMax, DefaultUnresolvedPollMax),
-		Failed:       func(err error) { a.log.V(1).Info("A read or write failed and is tried again", "reason", err.Error()) },
-		lag:          func(lag time.Duration) { a.d.metrics().Lag(a.labels, lag) },
-	}
+	f := a.d.pace()
+	f.Failed = func(err error) { a.log.V(1).Info("A read or write failed and is tried again", "reason", err.Error()) }
+	f.lag = func(lag time.Duration) { a.d.metrics().Lag(a.labels, lag) }
+	return f
 }
 
 // progress takes note of where the operation stands.
@@ -264,15 +236,6 @@ func (a *attempt) unresolved() {
 	// The suspend does not wait for the store.
 	a.d.attempts.Go(func() { a.eventOnRecorded(EventReasonApplyUnresolved, message) })
 	a.show()
-}
-
-// unreachable ends an attempt whose cluster was not reached any more, for err.
-func (a *attempt) unreachable(err error) {
-	if a.stopped() {
-		a.end(Report{}, ResultStopped)
-	} else {
-		a.notFollowed(err)
-	}
 }
 
 // notFollowed ends an attempt whose operation this process cannot follow. What it published is written no more: a host that
