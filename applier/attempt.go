@@ -3,6 +3,7 @@ package applier
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -56,7 +57,10 @@ func (a *attempt) run(running context.Context) {
 	if trigger.Ref != (TriggerRef{}) {
 		a.req.Trigger = trigger.Ref // From here on it is this incarnation.
 	}
-	a.describe(trigger.Applier)
+	if a.req.Applier == (ApplierRef{}) {
+		a.req.Applier = trigger.Applier // And this applier.
+	}
+	a.describe(a.req.Applier)
 	a.d.metrics().AttemptStarted(a.labels)
 	if err != nil {
 		a.notStarted(err)
@@ -181,7 +185,11 @@ func (a *attempt) ask(ctx context.Context, client Client, trigger Trigger, wait 
 			}
 			a.starts(s)
 			recorded = true
-			return a.d.status.RecordApplyOperation(ctx, a.req.Trigger, a.operation)
+			err := a.d.status.RecordApplyOperation(ctx, a.req.Trigger, a.operation)
+			if errors.Is(err, ErrRecordGone) {
+				return fmt.Errorf("%w: %w", ErrStale, err) // As where it is gone a moment before.
+			}
+			return err
 		},
 	})
 	if recorded && (err != nil || started.Outcome == OutcomeCurrent) {

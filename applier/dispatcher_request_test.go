@@ -153,6 +153,31 @@ func TestNothingIsAskedForATriggerThat(t *testing.T) {
 	}
 }
 
+func TestADecisionForOneApplierAsksNoOther(t *testing.T) {
+	t.Parallel()
+	inDispatchWorld(t, func(w *dispatchWorld) {
+		metrics := newCountedMetrics()
+		w.dispatcher.Metrics = metrics
+		w.start()
+		req := w.decided()
+		req.Applier = shopApp
+		w.changeTrigger(func(t *applier.Trigger) { t.Applier.Cluster, t.Applier.Name = "test", "other" })
+		w.request(req)
+		assert.Equal(w, applier.EndAskedNothing, w.end().End)
+		require.ErrorIs(w, w.end().Err, applier.ErrStale)
+		require.ErrorContains(w, w.end().Err,
+			"trigger team-a/shop names Kustomization team-a/other in cluster test now, not Kustomization team-a/shop in cluster prod")
+		assert.Empty(w, w.client.Asks())
+		assert.Empty(w, w.events)
+		assert.Equal(w, 1, metrics.get("ended", shopLabels, applier.ResultStale), "it is counted for the applier that was decided on")
+
+		w.changeTrigger(func(t *applier.Trigger) { t.Applier = shopApp })
+		w.reports = nil
+		w.request(req)
+		assert.Equal(w, applier.EndCompleted, w.end().End)
+	})
+}
+
 func TestWhyATargetIsNotAdmittedIsSaid(t *testing.T) {
 	t.Parallel()
 	for says, admission := range map[string]applier.Admission{

@@ -327,6 +327,28 @@ func TestNothingIsAskedWhereWhileTheRequestWasOnItsWayTheTrigger(t *testing.T) {
 	}
 }
 
+func TestNothingIsAskedWhereTheTriggerGoesAsItsOperationIsRecorded(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(w *dispatchWorld){
+		"gone":          func(w *dispatchWorld) { w.store.DeleteTrigger(w.trigger) },
+		"being deleted": func(w *dispatchWorld) { w.changeTrigger(func(t *applier.Trigger) { t.Deleting = true }) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inDispatchWorld(t, func(w *dispatchWorld) {
+				w.store.Inject(fake.StoreFault{Method: "UpdateStatus", Nth: 1, Before: func(fake.StoreCall) { change(w) }})
+				w.start()
+				w.request(w.decided())
+				assert.Equal(w, applier.EndAskedNothing, w.end().End)
+				require.ErrorIs(w, w.end().Err, applier.ErrStale)
+				require.ErrorIs(w, w.end().Err, applier.ErrRecordGone)
+				assert.Empty(w, w.events)
+				assert.Empty(w, w.client.Asks()[0].Started.Outcome)
+			})
+		})
+	}
+}
+
 func TestARecoveryAfterTheStopFailsAtOnce(t *testing.T) {
 	t.Parallel()
 	inDispatchWorld(t, func(w *dispatchWorld) {

@@ -49,7 +49,8 @@
 //	dispatcher := applier.NewDispatcher(store, status, backends, clients)
 //	// Start both on the leader, then:
 //	dispatcher.RequestApply(ctx, applier.ApplyRequest{
-//		Trigger: trigger.Ref, Targets: targets, Want: binding, Commit: head, Reason: applier.Commit,
+//		Trigger: trigger.Ref, Applier: trigger.Applier, Targets: targets,
+//		Want: binding, Commit: head, Reason: applier.Commit,
 //		Current: func() bool { return branch.Head() == head },
 //		Report:  worker.report,
 //	})

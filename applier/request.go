@@ -11,6 +11,8 @@ import (
 type ApplyRequest struct {
 	// Trigger is the trigger whose applier is to be asked. Give its UID: without one it is whichever has the name.
 	Trigger TriggerRef
+	// Applier is the applier that was decided on. Zero is the one that the trigger names when the attempt first reads it.
+	Applier ApplierRef
 	// Targets are the incarnations for whose sake it is asked. Required: at least one has to stand still.
 	Targets []TargetRef
 	// Want is the repository and branch that was decided on.

@@ -19,6 +19,8 @@ func (a *attempt) stand(ctx context.Context) (Trigger, error) {
 		return trigger, fmt.Errorf("trigger %s cannot be read: %w", a.req.Trigger, err)
 	case trigger.Deleting:
 		return trigger, fmt.Errorf("%w: trigger %s is being deleted", ErrStale, a.req.Trigger)
+	case a.req.Applier != ApplierRef{} && trigger.Applier != a.req.Applier:
+		return trigger, fmt.Errorf("%w: trigger %s names %s now, not %s", ErrStale, trigger.Ref, trigger.Applier, a.req.Applier)
 	}
 	a.targets = nil
 	var left []error
@@ -82,8 +84,8 @@ func describeAdmission(admission Admission) string {
 	return why + ": " + admission.Message
 }
 
-// standAndHeld checks again, right before the operation is recorded, what stand did, and that the trigger names the
-// applier still, as one that is asked like this. An applier that has to be held is, as a fresh read of the trigger says.
+// standAndHeld checks again, right before the operation is recorded, what stand did, and that the trigger still
+// says to ask its applier like this. An applier that has to be held is, as a fresh read of the trigger says.
 func (a *attempt) standAndHeld(ctx context.Context, asked Trigger, held bool) error {
 	// First, what the record would wait for: nothing comes between the check and the record.
 	if err := a.d.status.closeOperation(ctx, a.req.Trigger); err != nil {
@@ -93,8 +95,6 @@ func (a *attempt) standAndHeld(ctx context.Context, asked Trigger, held bool) er
 	switch {
 	case err != nil:
 		return err
-	case trigger.Applier != asked.Applier:
-		return fmt.Errorf("%w: trigger %s names %s now, not %s", ErrStale, trigger.Ref, trigger.Applier, asked.Applier)
 	case trigger.Live != asked.Live:
 		return fmt.Errorf("%w: trigger %s says Live %t now, not %t", ErrStale, trigger.Ref, trigger.Live, asked.Live)
 	case held && !trigger.Status.Held:

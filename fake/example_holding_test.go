@@ -190,7 +190,7 @@ func ExampleHost_holding() {
 	host, stop, wait := start()
 	host.until(ctx, trigger.Ref, func(t applier.Trigger) bool { return t.Status.Held })
 	host.dispatcher.RequestApply(context.Background(), applier.ApplyRequest{
-		Trigger: trigger.Ref, Targets: []applier.TargetRef{target.Ref}, Want: main, Commit: commit, Reason: applier.Commit,
+		Trigger: trigger.Ref, Applier: trigger.Applier, Targets: []applier.TargetRef{target.Ref}, Want: main, Commit: commit, Reason: applier.Commit,
 		Report: func(applier.Report) { stop() }, // Right after it was started.
 	})
 	_ = wait()

@@ -33,7 +33,7 @@ func ExampleHost() {
 	wait := host.Start(ctx)
 
 	host.Dispatcher.RequestApply(ctx, applier.ApplyRequest{
-		Trigger: trigger.Ref, Targets: []applier.TargetRef{target.Ref}, Want: main,
+		Trigger: trigger.Ref, Applier: trigger.Applier, Targets: []applier.TargetRef{target.Ref}, Want: main,
 		Commit: "0a1b2c3d4e5f60718293a4b5c6d7e8f901234567", Reason: applier.Commit,
 	})
 	fmt.Println(<-events.Events)

@@ -63,7 +63,7 @@ func (h *host) recover(ctx context.Context, s *subject) {
 func (h *host) answer(ctx context.Context, s *subject, reason applier.ApplyReason) applier.ApplyReason {
 	commit := s.branch.tip()
 	end, ok := h.attempt(ctx, s, applier.ApplyRequest{
-		Trigger: s.trigger, Targets: []applier.TargetRef{s.target}, Want: s.want(), Commit: commit, Reason: reason,
+		Trigger: s.trigger, Applier: s.applier, Targets: []applier.TargetRef{s.target}, Want: s.want(), Commit: commit, Reason: reason,
 		Current: func() bool {
 			holds := s.branch.tip() == commit
 			h.decided(h.name, s, commit, holds)

@@ -16,6 +16,7 @@ type attempt struct {
 	w         *world
 	process   *process
 	trigger   applier.TriggerRef
+	applier   applier.ApplierRef
 	want      applier.Binding
 	commit    string
 	reason    applier.ApplyReason
@@ -44,7 +45,7 @@ func (a *attempt) ask(targets []applier.TargetRef, then func(applier.Report)) {
 	ctx, cancel := context.WithCancel(a.process.attempting)
 	a.cancel = cancel
 	a.process.dispatcher.RequestApply(ctx, applier.ApplyRequest{
-		Trigger: a.trigger, Targets: targets, Want: a.want, Commit: a.commit, Reason: a.reason, Recovered: a.recovered,
+		Trigger: a.trigger, Applier: a.applier, Targets: targets, Want: a.want, Commit: a.commit, Reason: a.reason, Recovered: a.recovered,
 		Current: a.current,
 		Report: func(r applier.Report) {
 			if a.reported(r) {

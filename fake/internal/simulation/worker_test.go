@@ -143,7 +143,7 @@ func (k *worker) decide(d *duty) {
 		return
 	}
 	a := k.p.w.attempt(k.p, trigger.Ref)
-	a.commit, a.reason = commit, d.pending
+	a.applier, a.commit, a.reason = trigger.Applier, commit, d.pending
 	a.want = applier.Binding{Repository: a.spell(targets[0].Writes.Repository), Branch: targets[0].Writes.Branch}
 	d.out = a
 	var refs []applier.TargetRef
