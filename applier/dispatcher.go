@@ -42,8 +42,8 @@ const (
 // It bounds nothing: a thousand requests at once are a thousand attempts, which share the rate limits of the host's clients. See
 // docs/rbac.md for what to set them to.
 //
-// A Dispatcher satisfies the Runnable and LeaderElectionRunnable of controller-runtime by shape. Its exported fields
-// are set before Start. It is safe for concurrent use.
+// Make one with NewDispatcher; the zero value cannot be used. A Dispatcher satisfies the Runnable and LeaderElectionRunnable of
+// controller-runtime by shape. Its exported fields are set before Start. It is safe for concurrent use.
 //
 // Run one at a time: on the leader. Two at once break none of the guarantees about appliers, and a trigger still holds one
 // open operation; but each follows what it recorded without knowing of the other, so one may cut the other's

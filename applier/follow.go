@@ -48,10 +48,16 @@ func (f Follower) Follow(
 
 	var last Progress
 	var failed error
-	var interval time.Duration
+	var slowed time.Duration
 	began := time.Now()
 	for first := true; ; first = false {
-		interval = f.next(interval, failed != nil || s.Overdue)
+		if failed == nil && !s.Overdue {
+			slowed = 0
+		}
+		interval := f.next(slowed)
+		if failed != nil || s.Overdue {
+			slowed = interval
+		}
 		unseen := last.State == StateRequested && s.mayNotHaveBegun()
 		mayYetBegin := s.mayYetBegin(began)
 		if unseen && mayYetBegin == 0 {
@@ -92,16 +98,13 @@ func progressOf(ctx context.Context, client Client, ref types.NamespacedName, s 
 	return client.Progress(ctx, ref, s)
 }
 
-// next returns how long to wait for the next read, after the interval last waited.
-func (f Follower) next(interval time.Duration, slower bool) time.Duration {
+// next returns how long to wait for the next read, where waits grow: before is the last such wait, or zero.
+func (f Follower) next(before time.Duration) time.Duration {
 	base := f.PollInterval
 	if base <= 0 {
 		base = DefaultPollInterval
 	}
-	if !slower || interval == 0 {
-		return base
-	}
-	return max(base, min(2*interval, f.PollMax))
+	return max(base, min(2*before, f.PollMax))
 }
 
 func (f Follower) report(report func(Progress), progress Progress, woken time.Time) {

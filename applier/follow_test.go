@@ -141,6 +141,23 @@ func TestAReadThatFailedIsTriedAgainAlthoughNothingChanges(t *testing.T) {
 	})
 }
 
+func TestReadsThatFailOneAfterAnotherAreTriedAgainEverLessOften(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		progress, at := answers(errLost, errLost, errLost, errLost, errLost, running, errLost, succeeded)
+		follower := applier.Follower{PollInterval: 2 * time.Second, PollMax: 10 * time.Second}
+
+		_, err := follower.Follow(t.Context(), &scripted{progress: progress}, ref, &applier.Started{}, nil)
+
+		require.NoError(t, err)
+		var seconds []float64
+		for _, call := range *at {
+			seconds = append(seconds, call.Seconds())
+		}
+		assert.Equal(t, []float64{0, 2, 6, 14, 24, 34, 36, 38}, seconds, "the first comes after PollInterval, and so does the next that follows an answer")
+	})
+}
+
 func TestAWatchThatIsRefusedIsReplacedByPolling(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -68,7 +68,7 @@ func (d *Dispatcher) tryToReach(ctx context.Context, applier ApplierRef) error {
 			return err
 		}
 		d.Log.Error(err, "The operations in a cluster cannot be followed yet", "cluster", applier.Cluster)
-		interval = pace.next(interval, true)
+		interval = pace.next(interval)
 		sleep(ctx, interval)
 	}
 }

@@ -88,7 +88,7 @@ func describeAdmission(admission Admission) string {
 // says to ask its applier like this. An applier that has to be held is, as a fresh read of the trigger says.
 func (a *attempt) standAndHeld(ctx context.Context, asked Trigger, held bool) error {
 	// First, what the record would wait for: nothing comes between the check and the record.
-	if err := a.d.status.closeOperation(ctx, a.req.Trigger); err != nil {
+	if err := a.d.status.concludeLast(ctx, a.req.Trigger); err != nil {
 		return err
 	}
 	trigger, err := a.stand(ctx)

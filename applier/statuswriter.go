@@ -43,11 +43,11 @@ type Publication struct {
 //
 // An operation reaches its trigger first through RecordApplyOperation, right before the write that starts it. The
 // trigger may hold an operation that somebody else recorded: an earlier process, or the host's reconciler for an apply
-// started outside. So a published operation is written only on a status that holds none, or the same operation at
-// an earlier point. A record is never written over one that is not its own.
+// started outside. So a published operation is written only on a status that holds none, or the same operation as
+// long as that has not ended. A record is never written over one that is not its own.
 //
-// A StatusWriter satisfies the Runnable and LeaderElectionRunnable of controller-runtime by shape. It is safe for
-// concurrent use.
+// Make one with NewStatusWriter; the zero value cannot be used. A StatusWriter satisfies the Runnable and LeaderElectionRunnable of
+// controller-runtime by shape. It is safe for concurrent use.
 type StatusWriter struct {
 	// RetryInterval is how soon a failed write is tried again; zero is DefaultStatusRetryInterval. Set before Start.
 	RetryInterval time.Duration
@@ -58,6 +58,8 @@ type StatusWriter struct {
 	mu sync.Mutex
 	// pending has an entry for each trigger with something to write or to remember.
 	pending map[TriggerRef]*pendingStatus
+	// started is whether Start was called.
+	started bool
 	// queue has the triggers that are to be written; nil before Start and after it.
 	queue workqueue.TypedDelayingInterface[TriggerRef]
 }
@@ -71,10 +73,16 @@ func NewStatusWriter(store Store, log logr.Logger) *StatusWriter {
 func (w *StatusWriter) NeedLeaderElection() bool { return true }
 
 // Start writes what is published until ctx ends. Then it tries once more to write what is left, for five
-// seconds at most, and returns nil. What was published before Start is written then. It is called once.
+// seconds at most, and returns nil. What was published before Start is written then. It is called once: a second call
+// fails.
 func (w *StatusWriter) Start(ctx context.Context) error {
-	queue := workqueue.NewTypedDelayingQueue[TriggerRef]()
 	w.mu.Lock()
+	if w.started {
+		w.mu.Unlock()
+		return errors.New("a StatusWriter is started once: make another")
+	}
+	w.started = true
+	queue := workqueue.NewTypedDelayingQueue[TriggerRef]()
 	w.queue = queue
 	for trigger := range w.pending {
 		queue.Add(trigger)
@@ -193,14 +201,14 @@ func (w *StatusWriter) RecordApplyOperation(ctx context.Context, trigger Trigger
 	}
 	defer w.unlock(trigger, pending)
 	record := operation.record()
-	if err := w.closeLast(ctx, trigger, pending); err != nil {
+	if err := w.concludePending(ctx, trigger, pending); err != nil {
 		return err
 	}
 	writes := w.snapshot(pending)
 	if other := writes.mayYetLand(); other != "" && other != record.Started.Token {
 		return fmt.Errorf("trigger %s: %w: %s, whose record may yet be written", trigger, ErrOperationOpen, other)
 	}
-	before, left := writes.before, writes.recorded == record.Started.Token
+	before, mayBeThere := writes.before, writes.recorded == record.Started.Token
 	err = w.store.UpdateStatus(ctx, trigger, func(t *Trigger) error {
 		writes.writeOn(&t.Status)
 		current := t.Status.Operation
@@ -209,7 +217,7 @@ func (w *StatusWriter) RecordApplyOperation(ctx context.Context, trigger Trigger
 			return fmt.Errorf("%w: it is being deleted", ErrRecordGone)
 		case t.Applier != record.Applier:
 			return fmt.Errorf("%w: the trigger names %s now, not %s", ErrStale, t.Applier, record.Applier)
-		case current.IsSame(record) && left: // It is recorded anew, or the answer to the first try got lost.
+		case current.IsSame(record) && mayBeThere: // It is recorded anew, or the answer to the first try got lost.
 		case current.IsSame(record):
 			return fmt.Errorf("%w: the token %s was recorded before", ErrOperationOpen, record.Started.Token)
 		case current != nil && !current.Completed():
@@ -218,7 +226,7 @@ func (w *StatusWriter) RecordApplyOperation(ctx context.Context, trigger Trigger
 		default:
 			before = current.record()
 		}
-		t.Status.Operation, left = record.record(), true
+		t.Status.Operation, mayBeThere = record.record(), true
 		return nil
 	})
 	w.mu.Lock()
@@ -229,7 +237,7 @@ func (w *StatusWriter) RecordApplyOperation(ctx context.Context, trigger Trigger
 	if errors.Is(err, ErrUnconfirmed) {
 		pending.late = time.Now().Add(lateWrite)
 	}
-	if left { // Also after an error: it may be there.
+	if mayBeThere { // Also after an error.
 		pending.recorded, pending.before = record.Started.Token, before
 		pending.withdrawn = slices.DeleteFunc(pending.withdrawn, func(token string) bool { return token == pending.recorded })
 	}
@@ -239,18 +247,18 @@ func (w *StatusWriter) RecordApplyOperation(ctx context.Context, trigger Trigger
 	return nil
 }
 
-// closeOperation writes what became of the last operation of trigger, if that is pending, and waits for what is just being written.
-func (w *StatusWriter) closeOperation(ctx context.Context, trigger TriggerRef) error {
+// concludeLast writes what became of the last operation of trigger, if that is pending, and waits for what is just being written.
+func (w *StatusWriter) concludeLast(ctx context.Context, trigger TriggerRef) error {
 	pending, err := w.lock(ctx, trigger)
 	if err != nil {
 		return fmt.Errorf("trigger %s: %w", trigger, err)
 	}
 	defer w.unlock(trigger, pending)
-	return w.closeLast(ctx, trigger, pending)
+	return w.concludePending(ctx, trigger, pending)
 }
 
-// closeLast is closeOperation for the one who holds the trigger's lock.
-func (w *StatusWriter) closeLast(ctx context.Context, trigger TriggerRef, pending *pendingStatus) error {
+// concludePending is concludeLast for the one who holds the trigger's lock.
+func (w *StatusWriter) concludePending(ctx context.Context, trigger TriggerRef, pending *pendingStatus) error {
 	writes := w.snapshot(pending)
 	if !writes.publication.Operation.Completed() && len(writes.withdrawn) == 0 {
 		return nil
@@ -320,10 +328,10 @@ func (w *StatusWriter) isPending(trigger TriggerRef, token string) bool {
 	defer w.mu.Unlock()
 	if trigger.UID != "" {
 		nameless := TriggerRef{Namespace: trigger.Namespace, Name: trigger.Name}
-		return w.pending[trigger].closes(token) || w.pending[nameless].closes(token)
+		return w.pending[trigger].concludes(token) || w.pending[nameless].concludes(token)
 	}
 	for ref, pending := range w.pending {
-		if ref.Namespace == trigger.Namespace && ref.Name == trigger.Name && pending.closes(token) {
+		if ref.Namespace == trigger.Namespace && ref.Name == trigger.Name && pending.concludes(token) {
 			return true
 		}
 	}
@@ -351,49 +359,9 @@ func (w *StatusWriter) snapshot(pending *pendingStatus) statusWrites {
 	return pending.snapshot()
 }
 
-// pendingOf returns what is pending for trigger. The lock is held.
-func (w *StatusWriter) pendingOf(trigger TriggerRef) *pendingStatus {
-	pending := w.pending[trigger]
-	if pending == nil {
-		pending = &pendingStatus{writing: make(chan struct{}, 1)}
-		w.pending[trigger] = pending
-	}
-	return pending
-}
-
 // enqueue makes what is pending for trigger be written. The lock is held.
 func (w *StatusWriter) enqueue(trigger TriggerRef) {
 	if w.queue != nil {
 		w.queue.Add(trigger)
-	}
-}
-
-// lock makes the caller the one who writes trigger.
-func (w *StatusWriter) lock(ctx context.Context, trigger TriggerRef) (*pendingStatus, error) {
-	w.mu.Lock()
-	pending := w.pendingOf(trigger)
-	pending.users++
-	w.mu.Unlock()
-	select {
-	case pending.writing <- struct{}{}:
-		return pending, nil
-	case <-ctx.Done():
-		w.leave(trigger, pending)
-		return nil, context.Cause(ctx)
-	}
-}
-
-func (w *StatusWriter) unlock(trigger TriggerRef, pending *pendingStatus) {
-	<-pending.writing
-	w.leave(trigger, pending)
-}
-
-// leave forgets what is pending for trigger if that is nothing.
-func (w *StatusWriter) leave(trigger TriggerRef, pending *pendingStatus) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	pending.users--
-	if pending.users == 0 && pending.recorded == "" && pending.snapshot().empty() {
-		delete(w.pending, trigger)
 	}
 }

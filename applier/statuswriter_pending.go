@@ -1,6 +1,7 @@
 package applier
 
 import (
+	"context"
 	"slices"
 	"time"
 )
@@ -33,6 +34,46 @@ type statusWrites struct {
 	late        time.Time
 }
 
+// pendingOf returns what is pending for trigger. The lock is held.
+func (w *StatusWriter) pendingOf(trigger TriggerRef) *pendingStatus {
+	pending := w.pending[trigger]
+	if pending == nil {
+		pending = &pendingStatus{writing: make(chan struct{}, 1)}
+		w.pending[trigger] = pending
+	}
+	return pending
+}
+
+// lock makes the caller the one who writes trigger.
+func (w *StatusWriter) lock(ctx context.Context, trigger TriggerRef) (*pendingStatus, error) {
+	w.mu.Lock()
+	pending := w.pendingOf(trigger)
+	pending.users++
+	w.mu.Unlock()
+	select {
+	case pending.writing <- struct{}{}:
+		return pending, nil
+	case <-ctx.Done():
+		w.leave(trigger, pending)
+		return nil, context.Cause(ctx)
+	}
+}
+
+func (w *StatusWriter) unlock(trigger TriggerRef, pending *pendingStatus) {
+	<-pending.writing
+	w.leave(trigger, pending)
+}
+
+// leave forgets what is pending for trigger if that is nothing.
+func (w *StatusWriter) leave(trigger TriggerRef, pending *pendingStatus) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	pending.users--
+	if pending.users == 0 && pending.recorded == "" && pending.snapshot().empty() {
+		delete(w.pending, trigger)
+	}
+}
+
 func (p *pendingStatus) snapshot() statusWrites {
 	return statusWrites{
 		publication: p.publication, withdrawn: slices.Clone(p.withdrawn), recorded: p.recorded, before: p.before, late: p.late,
@@ -60,8 +101,8 @@ func (p *pendingStatus) drop() {
 	p.forget()
 }
 
-// closes reports whether what is pending ends the operation with token, or withdraws it. Nothing is pending in a nil one.
-func (p *pendingStatus) closes(token string) bool {
+// concludes reports whether what is pending ends the operation with token, or withdraws it. Nothing is pending in a nil one.
+func (p *pendingStatus) concludes(token string) bool {
 	if p == nil {
 		return false
 	}
@@ -98,7 +139,8 @@ func (s statusWrites) writeOn(status *TriggerStatus) {
 	}
 }
 
-// mayReplace reports whether a status may show o in the place of shown: none, or the same operation at an earlier point.
+// mayReplace reports whether a status may show o in the place of shown: none, or the same operation
+// as long as that has not ended.
 func (o *Operation) mayReplace(shown *Operation) bool {
 	return shown == nil || o.IsSame(shown) && !shown.Completed()
 }
