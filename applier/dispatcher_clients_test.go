@@ -385,3 +385,22 @@ func TestAClusterThatIsAwayIsTriedOnceForAllOperationsInIt(t *testing.T) {
 		assert.Zero(w, metrics.get("unresolved", shopLabels))
 	})
 }
+
+func TestAClusterThatGivesNoAnswerFailsAnAttemptInTime(t *testing.T) {
+	t.Parallel()
+	inDispatchWorld(t, func(w *dispatchWorld) {
+		w.reach(func(ctx context.Context, _ string) (dynamic.Interface, error) {
+			<-ctx.Done()
+			return nil, context.Cause(ctx)
+		}, func(string, dynamic.Interface) (applier.Client, error) { return w.client, nil })
+		w.start()
+		w.request(w.decided())
+		time.Sleep(applier.DefaultAttemptTimeout - time.Nanosecond)
+		assert.Empty(w, w.reported())
+		time.Sleep(time.Nanosecond)
+		synctest.Wait()
+		assert.Equal(w, applier.EndNotStarted, w.end().End)
+		require.ErrorContains(w, w.end().Err, "AttemptTimeout")
+		assert.Empty(w, w.client.Asks())
+	})
+}

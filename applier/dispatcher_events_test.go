@@ -3,6 +3,7 @@ package applier_test
 import (
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -88,6 +89,52 @@ func TestARunOfFailuresIsOverOnceNoneHasFailedForADay(t *testing.T) {
 		for _, pause := range []time.Duration{day, day + 2*time.Minute, 0} {
 			w.request(w.decided())
 			time.Sleep(pause)
+		}
+		assert.Equal(w, []string{"ApplyRequestFailed", "ApplyRequestFailed"}, w.eventReasons())
+	})
+}
+
+func TestEachTargetIsToldUnlessItIsGone(t *testing.T) {
+	t.Parallel()
+	inDispatchWorld(t, func(w *dispatchWorld) {
+		other := w.putTarget("other")
+		w.client.Answers = []fake.Answer{fake.Hangs()}
+		w.start()
+		req := w.decided()
+		req.Targets = append(req.Targets, other.Ref)
+		w.request(req)
+		require.Equal(w, []string{"ApplyRequested", "ApplyRequested"}, w.eventReasons())
+		w.store.DeleteTarget(w.target)
+		w.client.Report(shopApp.NamespacedName(), applier.Progress{State: applier.StateFailed, Reason: "BuildFailed", Message: "no such base"})
+		synctest.Wait()
+		require.Len(w, w.events, 3)
+		assert.Contains(w, w.events[0], "ApplyRequested shop: ")
+		assert.Contains(w, w.events[1], "ApplyRequested other: ")
+		assert.Equal(w, "Warning ApplyFailed other: BuildFailed: no such base", w.events[2])
+	})
+}
+
+func TestAnAbandonedOperationThatFailsIsTold(t *testing.T) {
+	t.Parallel()
+	inDispatchWorld(t, func(w *dispatchWorld) {
+		w.hang()
+		w.abandon()
+		synctest.Wait()
+		w.client.Report(shopApp.NamespacedName(), applier.Progress{State: applier.StateFailed, Reason: "BuildFailed", Message: "no such base"})
+		synctest.Wait()
+		assert.Equal(w, []string{"Requested", "Running"}, w.reported())
+		assert.Equal(w, []string{"ApplyRequested", "ApplyFailed"}, w.eventReasons())
+	})
+}
+
+func TestARunOfFailedRequestsIsOverOnceTheApplierNeededNone(t *testing.T) {
+	t.Parallel()
+	inDispatchWorld(t, func(w *dispatchWorld) {
+		away := fake.Answer{Refuse: errAway}
+		w.client.Answers = []fake.Answer{away, {Outcome: applier.OutcomeCurrent}, away}
+		w.start()
+		for range 3 {
+			w.request(w.decided())
 		}
 		assert.Equal(w, []string{"ApplyRequestFailed", "ApplyRequestFailed"}, w.eventReasons())
 	})

@@ -197,27 +197,6 @@ func TestAStopSendsNoMoreStartingWrites(t *testing.T) {
 	})
 }
 
-func TestAStopEndsInTimeWhateverABackendDoes(t *testing.T) {
-	t.Parallel()
-	inDispatchWorld(t, func(w *dispatchWorld) {
-		release := make(chan struct{})
-		w.wrapped = askedClient{w.client, func(context.Context, applier.Ask) (applier.Started, error) {
-			<-release
-			return applier.Started{}, errAway
-		}}
-		ctx, cancel := context.WithCancel(w.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- w.dispatcher.Start(ctx) }()
-		synctest.Wait()
-		w.request(w.decided())
-		cancel()
-		began := time.Now()
-		require.ErrorContains(w, <-ended, "does not heed its context")
-		assert.Equal(w, applier.DefaultStopTimeout, time.Since(began))
-		close(release)
-	})
-}
-
 func TestARecoveredOperationIsFollowedToItsEnd(t *testing.T) {
 	t.Parallel()
 	inDispatchWorld(t, func(w *dispatchWorld) {
@@ -353,4 +332,24 @@ func TestFollowingIsTrueFromBeforeTheRecordUntilTheEnd(t *testing.T) {
 		w.finish()
 		assert.False(w, w.dispatcher.Following(w.trigger, token))
 	})
+}
+
+func TestFollowingEndsWithAnAttemptThatStartedNothing(t *testing.T) {
+	t.Parallel()
+	for end, answer := range map[applier.End]error{applier.EndNotStarted: errAway, applier.EndAskedNothing: nil} {
+		t.Run(string(end), func(t *testing.T) {
+			t.Parallel()
+			inDispatchWorld(t, func(w *dispatchWorld) {
+				token := ""
+				w.wrapped = askedClient{w.client, func(_ context.Context, ask applier.Ask) (applier.Started, error) {
+					token = ask.Token
+					return applier.Started{Outcome: applier.OutcomeCurrent}, answer
+				}}
+				w.start()
+				w.request(w.decided())
+				require.Equal(w, end, w.end().End)
+				assert.False(w, w.dispatcher.Following(w.trigger, token))
+			})
+		})
+	}
 }

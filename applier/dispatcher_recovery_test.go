@@ -160,6 +160,24 @@ func TestARecoveryWithoutAUIDLeavesTheNextIncarnationAlone(t *testing.T) {
 	})
 }
 
+// What a crash left resumed is suspended again, also for nobody.
+func TestARecordWhoseTriggerIsGoneIsFollowedToItsEnd(t *testing.T) {
+	t.Parallel()
+	inDispatchWorld(t, func(w *dispatchWorld) {
+		w.hang()
+		w.stop()
+		record := w.kept()
+		w.store.DeleteTrigger(w.trigger)
+		next := w.nextProcess()
+		next.start()
+		next.request(applier.ApplyRequest{Trigger: w.trigger, Recovered: record, Report: next.report})
+		w.finish()
+		require.Equal(w, []string{"Running", "Completed Succeeded"}, next.reported())
+		assert.NotEmpty(w, next.end().Operation.Started.SuspendToken, "it is suspended")
+		assert.False(w, next.dispatcher.Following(w.trigger, record.Started.Token))
+	})
+}
+
 // refusing is a Client that cannot follow what it started.
 type refusing struct {
 	applier.Client

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -321,6 +320,21 @@ func TestAnApplierThatTheHostDoesNotHoldYetIsAskedLater(t *testing.T) {
 	})
 }
 
+func TestAnApplierThatIsToBeHeldIsNotEvenAskedBeforeTheHostHoldsIt(t *testing.T) {
+	t.Parallel()
+	inDispatchWorld(t, func(w *dispatchWorld) {
+		w.wrapped = struct {
+			applier.Client
+			applier.Holder
+		}{Client: w.client}
+		w.changeTrigger(func(t *applier.Trigger) { t.Status.Held = false })
+		w.start()
+		w.request(w.decided())
+		require.ErrorIs(w, w.end().Err, applier.ErrNotHeld)
+		assert.Empty(w, w.client.Asks())
+	})
+}
+
 func TestALiveTriggerIsAskedLiveAndNeedsNoHold(t *testing.T) {
 	t.Parallel()
 	inDispatchWorld(t, func(w *dispatchWorld) {
@@ -328,61 +342,6 @@ func TestALiveTriggerIsAskedLiveAndNeedsNoHold(t *testing.T) {
 		w.start()
 		w.request(w.decided())
 		assert.Equal(w, applier.OutcomeStamped, w.end().Operation.Started.Outcome)
-	})
-}
-
-func TestAnAttemptIsBoundedUpToItsRequest(t *testing.T) {
-	t.Parallel()
-	inDispatchWorld(t, func(w *dispatchWorld) {
-		w.wrapped = askedClient{w.client, func(ctx context.Context, _ applier.Ask) (applier.Started, error) {
-			<-ctx.Done()
-			return applier.Started{}, context.Cause(ctx)
-		}}
-		w.start()
-		w.request(w.decided())
-		time.Sleep(applier.DefaultAttemptTimeout - time.Nanosecond)
-		assert.Empty(w, w.reported())
-		time.Sleep(time.Nanosecond)
-		synctest.Wait()
-		assert.Equal(w, applier.EndNotStarted, w.end().End)
-		assert.ErrorContains(w, w.end().Err, "AttemptTimeout")
-	})
-}
-
-func TestAnOperationInProgressIsWaitedFor(t *testing.T) {
-	t.Parallel()
-	inDispatchWorld(t, func(w *dispatchWorld) {
-		var waits []time.Duration
-		w.wrapped = askedClient{w.client, func(ctx context.Context, ask applier.Ask) (applier.Started, error) {
-			waits = append(waits, ask.Wait)
-			if ask.Wait < 0 {
-				return applier.Started{}, fmt.Errorf("%w: somebody syncs", applier.ErrBusy)
-			}
-			select {
-			case <-time.After(4 * time.Minute):
-				return w.client.Request(ctx, shopApp.NamespacedName(), ask)
-			case <-ctx.Done():
-				return applier.Started{}, context.Cause(ctx)
-			}
-		}}
-		w.start()
-		w.request(w.decided())
-		time.Sleep(5 * time.Minute)
-		assert.Equal(w, applier.EndCompleted, w.end().End)
-		assert.Equal(w, []time.Duration{-1, applier.DefaultOperationWait}, waits)
-	})
-}
-
-func TestAnOperationInProgressIsNotWaitedForIfNotWanted(t *testing.T) {
-	t.Parallel()
-	inDispatchWorld(t, func(w *dispatchWorld) {
-		w.client.Answers = []fake.Answer{{Refuse: applier.ErrBusy}}
-		w.dispatcher.OperationWait = -1
-		w.start()
-		w.request(w.decided())
-		assert.Equal(w, applier.EndNotStarted, w.end().End)
-		require.ErrorIs(w, w.end().Err, applier.ErrBusy)
-		assert.Len(w, w.client.Asks(), 1)
 	})
 }
 

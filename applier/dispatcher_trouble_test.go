@@ -64,24 +64,6 @@ func TestARecordOfWhatNeededNoRequestIsWithdrawn(t *testing.T) {
 	})
 }
 
-func TestTheWholeAttemptUpToItsRequestIsBounded(t *testing.T) {
-	t.Parallel()
-	inDispatchWorld(t, func(w *dispatchWorld) {
-		w.store.Inject(fake.StoreFault{Method: "Target", Delay: 20 * time.Second})
-		w.wrapped = askedClient{w.client, func(ctx context.Context, _ applier.Ask) (applier.Started, error) {
-			<-ctx.Done()
-			return applier.Started{}, context.Cause(ctx)
-		}}
-		w.start()
-		began := time.Now()
-		w.request(w.decided())
-		for len(w.reported()) == 0 {
-			time.Sleep(time.Second)
-		}
-		assert.LessOrEqual(w, time.Since(began), applier.DefaultAttemptTimeout+time.Second)
-	})
-}
-
 func TestAnOperationThatEndedWhileNobodyFollowedItIsNotUnresolved(t *testing.T) {
 	t.Parallel()
 	inDispatchWorld(t, func(w *dispatchWorld) {
@@ -295,24 +277,27 @@ func TestAClientIsMadeAnewWhereTheHostsClientsCannotBeCompared(t *testing.T) {
 func TestNothingIsAskedWhereWhileTheRequestWasOnItsWayTheTrigger(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
+		live   bool
 		change func(w *dispatchWorld)
 		end    applier.End
 	}{
-		"was deleted":           {func(w *dispatchWorld) { w.store.DeleteTrigger(w.trigger) }, applier.EndAskedNothing},
-		"began to be deleted":   {func(w *dispatchWorld) { w.changeTrigger(func(t *applier.Trigger) { t.Deleting = true }) }, applier.EndAskedNothing},
-		"named another applier": {func(w *dispatchWorld) { w.changeTrigger(func(t *applier.Trigger) { t.Applier.Name = "other" }) }, applier.EndAskedNothing},
-		"became live":           {func(w *dispatchWorld) { w.changeTrigger(func(t *applier.Trigger) { t.Live = true }) }, applier.EndAskedNothing},
-		"came second": {func(w *dispatchWorld) {
+		"was deleted":           {change: func(w *dispatchWorld) { w.store.DeleteTrigger(w.trigger) }, end: applier.EndAskedNothing},
+		"began to be deleted":   {change: func(w *dispatchWorld) { w.changeTrigger(func(t *applier.Trigger) { t.Deleting = true }) }, end: applier.EndAskedNothing},
+		"named another applier": {change: func(w *dispatchWorld) { w.changeTrigger(func(t *applier.Trigger) { t.Applier.Name = "other" }) }, end: applier.EndAskedNothing},
+		"became live":           {change: func(w *dispatchWorld) { w.changeTrigger(func(t *applier.Trigger) { t.Live = true }) }, end: applier.EndAskedNothing},
+		"is no longer live":     {live: true, change: func(w *dispatchWorld) { w.changeTrigger(func(t *applier.Trigger) { t.Live = false }) }, end: applier.EndAskedNothing},
+		"came second": {change: func(w *dispatchWorld) {
 			w.store.PutTrigger(applier.Trigger{Ref: applier.TriggerRef{Namespace: "team-b", Name: "first"}, Applier: shopApp, Holding: true})
-		}, applier.EndAskedNothing},
-		"no longer held its applier": {func(w *dispatchWorld) { w.changeTrigger(func(t *applier.Trigger) { t.Status.Held = false }) }, applier.EndNotStarted},
-		"had another operation recorded": {func(w *dispatchWorld) {
+		}, end: applier.EndAskedNothing},
+		"no longer held its applier": {change: func(w *dispatchWorld) { w.changeTrigger(func(t *applier.Trigger) { t.Status.Held = false }) }, end: applier.EndNotStarted},
+		"had another operation recorded": {change: func(w *dispatchWorld) {
 			w.changeTrigger(func(t *applier.Trigger) { t.Status.Operation = operationAt("x1", applier.StateRunning) })
-		}, applier.EndNotStarted},
+		}, end: applier.EndNotStarted},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			inDispatchWorld(t, func(w *dispatchWorld) {
+				w.changeTrigger(func(t *applier.Trigger) { t.Live = tc.live })
 				w.wrapped = askedClient{w.client, func(ctx context.Context, ask applier.Ask) (applier.Started, error) {
 					tc.change(w)
 					return w.client.Request(ctx, shopApp.NamespacedName(), ask)
@@ -402,16 +387,6 @@ func TestBothPartsRunOnTheLeaderAlone(t *testing.T) {
 		assert.True(w, w.dispatcher.NeedLeaderElection())
 		assert.True(w, applier.NewStatusWriter(w.store, logr.Discard()).NeedLeaderElection())
 	})
-}
-
-func TestTheTimesOfADispatcherAreThose(t *testing.T) {
-	t.Parallel()
-	assert.Equal(t, 30*time.Second, applier.DefaultAttemptTimeout)
-	assert.Equal(t, 5*time.Minute, applier.DefaultOperationWait)
-	assert.Equal(t, 5*time.Minute, applier.DefaultUnresolvedAfter)
-	assert.Equal(t, 2*time.Second, applier.DefaultPollInterval)
-	assert.Equal(t, time.Minute, applier.DefaultUnresolvedPollMax)
-	assert.Equal(t, 5*time.Second, applier.DefaultStatusRetryInterval)
 }
 
 // A start is sent up to half a minute after its record, and an API server may be at work on it for a minute. So long nobody says that it

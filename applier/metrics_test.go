@@ -78,6 +78,9 @@ func TestAttemptsAreCountedByHowTheyEnd(t *testing.T) {
 				assert.Equal(w, 1, metrics.get("started", shopLabels))
 				assert.Equal(w, 1, metrics.get("ended", shopLabels, result))
 				assert.Zero(w, metrics.get("in flight", shopLabels))
+				if result == applier.ResultSucceeded {
+					assert.NotEmpty(w, metrics.lags)
+				}
 			})
 		})
 	}
