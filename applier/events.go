@@ -14,10 +14,10 @@ const (
 	// EventReasonApplyRequested is a request that reached the applier, or may have: the message says which.
 	EventReasonApplyRequested = "ApplyRequested"
 	// EventReasonApplyRequestFailed is the first attempt of a run of them that failed before it started anything. It is
-	// not repeated until a request has reached the applier again, or none has failed for a day.
+	// not repeated until a request has reached the applier again, or it needed none, or none has failed for a day.
 	EventReasonApplyRequestFailed = "ApplyRequestFailed"
-	// EventReasonApplyFailed is the first operation of a run of them that ended Failed. It is not repeated until one
-	// has succeeded, or none has failed for a day.
+	// EventReasonApplyFailed is the first operation of a run of them that ended Failed, abandoned ones included. It is not
+	// repeated until one has succeeded, or none has failed for a day.
 	EventReasonApplyFailed = "ApplyFailed"
 	// EventReasonApplyUnresolved is an operation that did not complete within UnresolvedAfter. It is still followed.
 	EventReasonApplyUnresolved = "ApplyUnresolved"

@@ -36,13 +36,15 @@ const (
 	// trigger alone is told by reading it.
 	EndAskedNothing End = "AskedNothing"
 	// EndNotStarted is an attempt that failed before it started anything, with the error. It may be made again, unless
-	// IsPermanent says that something has to change first.
+	// IsPermanent says that something has to change first. A Recovered one that came after the stop ends so, too: its operation
+	// is the next process's.
 	EndNotStarted End = "NotStarted"
 	// EndCompleted is an operation that ended, as Operation.Progress says.
 	EndCompleted End = "Completed"
 	// EndNotFollowed is a recorded operation that this process cannot follow, because it has no backend for the kind of its
 	// applier, its [Clients] say that the cluster is gone for good, or the backend's Progress fails for good ([IsPermanent]). Nothing
-	// is known of it, and its record stays open: a host that knows better takes it away by [Store].UpdateStatus.
+	// is known of it, and its record stays open: a host that knows better takes it away by [Store].UpdateStatus. What was handed
+	// over as Recovered and has no token or names no applier ends so, too: it is no record.
 	EndNotFollowed End = "NotFollowed"
 )
 
