@@ -29,12 +29,12 @@ type attempt struct {
 	operation *Operation
 	// targets are those for whose sake the request is made, as read last; nil once it is made.
 	targets []Target
-	// followed is since when the operation is followed.
-	followed time.Time
+	// followedSince is when the attempt began to follow the operation.
+	followedSince time.Time
 	// settling is an attempt that was abandoned and follows its operation on.
 	settling bool
-	// unfollowed is whether Following no longer counts the attempt.
-	unfollowed bool
+	// uncounted is whether Following no longer counts the attempt.
+	uncounted bool
 }
 
 func newAttempt(worker context.Context, d *Dispatcher, req ApplyRequest) *attempt {
@@ -75,9 +75,9 @@ func (a *attempt) run(running context.Context) {
 	case started.Outcome == OutcomeCurrent:
 		a.log.V(1).Info("The applier needs no request")
 		a.d.failing(a.d.requestFailed, a.req.Trigger, false)
-		a.end(Report{End: EndAskedNothing}, ResultCurrent)
+		a.finish(Report{End: EndAskedNothing}, ResultCurrent)
 	default:
-		a.started(started)
+		a.announceStarted(started)
 		a.follow()
 	}
 }
@@ -116,8 +116,8 @@ func (a *attempt) key() operationKey {
 
 // unfollow ends that the attempt counts as following its operation.
 func (a *attempt) unfollow() {
-	if !a.unfollowed {
-		a.unfollowed = true
+	if !a.uncounted {
+		a.uncounted = true
 		a.d.countFollower(a.key(), -1)
 	}
 }
@@ -183,7 +183,7 @@ func (a *attempt) ask(ctx context.Context, client Client, trigger Trigger, wait 
 					return err
 				}
 			}
-			a.starts(s)
+			a.noteStarted(s)
 			recorded = true
 			err := a.d.status.RecordApplyOperation(ctx, a.req.Trigger, a.operation)
 			if errors.Is(err, ErrRecordGone) {
@@ -198,8 +198,8 @@ func (a *attempt) ask(ctx context.Context, client Client, trigger Trigger, wait 
 	return started, err
 }
 
-// starts takes note of what the request is about to start, or started.
-func (a *attempt) starts(s Started) {
+// noteStarted takes note of what the request is about to start, or started.
+func (a *attempt) noteStarted(s Started) {
 	if s.RequestedAt.IsZero() {
 		s.RequestedAt = metav1.NewMicroTime(a.d.now())
 	}
@@ -216,18 +216,18 @@ func (a *attempt) isCurrent() bool {
 func (a *attempt) notStarted(err error) {
 	switch {
 	case a.stopped():
-		a.end(Report{}, ResultStopped)
+		a.finish(Report{}, ResultStopped)
 	case a.abandoned():
-		a.end(Report{}, ResultAbandoned)
+		a.finish(Report{}, ResultAbandoned)
 	case errors.Is(err, ErrStale):
 		a.log.Info("Nothing was asked, because the decision no longer holds", "reason", err.Error())
-		a.end(Report{End: EndAskedNothing, Err: err}, ResultStale)
+		a.finish(Report{End: EndAskedNothing, Err: err}, ResultStale)
 	default:
 		a.log.Error(err, "The request failed")
 		a.warnOnce(a.d.requestFailed, func() bool {
 			return a.event(a.targets, eventWarning, EventReasonApplyRequestFailed, err.Error())
 		})
-		a.end(Report{End: EndNotStarted, Err: err}, ResultNotStarted)
+		a.finish(Report{End: EndNotStarted, Err: err}, ResultNotStarted)
 	}
 }
 

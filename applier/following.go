@@ -8,9 +8,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// started follows up on what the request started.
-func (a *attempt) started(s Started) {
-	a.starts(s)
+// announceStarted tells everybody of what the request started.
+func (a *attempt) announceStarted(s Started) {
+	a.noteStarted(s)
 	a.d.failing(a.d.requestFailed, a.req.Trigger, false)
 	a.log.Info("The applier was asked", "outcome", s.Outcome)
 	asked := "is asked"
@@ -37,11 +37,11 @@ func (a *attempt) recover() {
 	}
 	if err := a.reread(); err != nil {
 		a.log.Info("An operation is not followed from its record", "reason", err.Error())
-		a.end(Report{End: EndAskedNothing, Err: err}, ResultStale)
+		a.finish(Report{End: EndAskedNothing, Err: err}, ResultStale)
 		return
 	}
 	if a.operation.Completed() {
-		a.ended()
+		a.announceEnd()
 		return
 	}
 	a.operation.Started.Recovered = true
@@ -77,7 +77,7 @@ func (a *attempt) reread() error {
 // follow follows the operation to its end. It gives up waiting for it after UnresolvedAfter, or when the worker
 // abandons it, and then follows it on as overdue. Once the cluster has another client, it goes on by that.
 func (a *attempt) follow() {
-	a.followed = time.Now()
+	a.followedSince = time.Now()
 	a.d.metrics().InFlight(a.labels, 1)
 	defer a.d.metrics().InFlight(a.labels, -1)
 	if a.operation.Unresolved {
@@ -94,7 +94,7 @@ func (a *attempt) follow() {
 		case err == nil:
 			return
 		case a.stopped():
-			a.end(Report{}, ResultStopped)
+			a.finish(Report{}, ResultStopped)
 			return
 		case IsPermanent(err):
 			a.notFollowed(err)
@@ -149,7 +149,7 @@ func (a *attempt) untilUnresolved() time.Duration {
 	}
 	after, started := orDefault(a.d.UnresolvedAfter, DefaultUnresolvedAfter), a.operation.Started
 	if !started.Recovered {
-		return max(0, after-time.Since(a.followed))
+		return max(0, after-time.Since(a.followedSince))
 	}
 	if passed := a.d.now().Sub(started.RequestedAt.Time); passed > 0 && !started.RequestedAt.IsZero() {
 		after -= passed
@@ -157,7 +157,9 @@ func (a *attempt) untilUnresolved() time.Duration {
 	return max(after, recoveryTime)
 }
 
-func (a *attempt) mayYetBegin() time.Duration { return a.operation.Started.mayYetBegin(a.followed) }
+func (a *attempt) mayYetBegin() time.Duration {
+	return a.operation.Started.mayYetBegin(a.followedSince)
+}
 
 func (a *attempt) follower() Follower {
 	f := a.d.pace()
@@ -174,7 +176,7 @@ func (a *attempt) progress(p Progress) {
 	a.operation.Progress = p
 	if p.State.Ended() {
 		a.operation.CompletedAt = metav1.NewMicroTime(a.d.now())
-		a.ended()
+		a.announceEnd()
 		return
 	}
 	a.log.V(1).Info("The operation moved", "state", p.State, "message", p.Message)
@@ -195,8 +197,8 @@ func (a *attempt) show() {
 	a.report(Report{Operation: a.operation.record()})
 }
 
-// ended publishes and reports the end of the operation.
-func (a *attempt) ended() {
+// announceEnd publishes and reports the end of the operation.
+func (a *attempt) announceEnd() {
 	p, result := a.operation.Progress, ResultSucceeded
 	switch {
 	case a.operation.AppliedOther():
@@ -208,9 +210,9 @@ func (a *attempt) ended() {
 	a.d.status.PublishTriggerStatus(a.req.Trigger, Publication{Operation: a.operation})
 	a.unfollow()
 	if a.settling || a.abandoned() {
-		a.end(Report{}, ResultAbandoned)
+		a.finish(Report{}, ResultAbandoned)
 	} else {
-		a.end(Report{End: EndCompleted, Operation: a.operation.record()}, result)
+		a.finish(Report{End: EndCompleted, Operation: a.operation.record()}, result)
 	}
 	if p.State != StateFailed {
 		a.d.failing(a.d.applyFailed, a.req.Trigger, false)
@@ -244,5 +246,5 @@ func (a *attempt) notFollowed(err error) {
 	a.log.Error(err, "The operation cannot be followed")
 	a.d.status.forgetOperation(a.running, a.req.Trigger, a.operation.Started.Token)
 	a.unfollow()
-	a.end(Report{End: EndNotFollowed, Operation: a.operation.record(), Err: err}, ResultNotFollowed)
+	a.finish(Report{End: EndNotFollowed, Operation: a.operation.record(), Err: err}, ResultNotFollowed)
 }

@@ -48,8 +48,8 @@ const (
 	EndNotFollowed End = "NotFollowed"
 )
 
-// end reports an end, if the attempt still reports anything.
-func (a *attempt) end(report Report, result AttemptResult) {
+// finish reports an end, if the attempt still reports anything.
+func (a *attempt) finish(report Report, result AttemptResult) {
 	if report.End != "" {
 		a.report(report)
 	}
