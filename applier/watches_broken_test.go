@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/gitops-applier/gitops-applier/fake"
@@ -16,6 +17,13 @@ import (
 
 func forbidden(verb string) error {
 	return apierrors.NewForbidden(kustomizations.GroupResource(), verb, nil)
+}
+
+// resourceVersionTooLarge is the answer of an API server that has not come to a resourceVersion, as after its etcd was restored.
+func resourceVersionTooLarge() error {
+	err := apierrors.NewTimeoutError("Too large resource version: 9, current: 5", 0)
+	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge}}
+	return err
 }
 
 func TestASharedWatchThatBreaksGoesOn(t *testing.T) {
@@ -63,6 +71,10 @@ func TestAfterAGapEverybodyIsShownWhatStands(t *testing.T) {
 		"many by pages": {objects: 600, want: map[string]int{"watch cluster": 2, "list cluster": 1 + 2}},
 		"of which a 410 tells": {
 			objects: 20, refuse: apierrors.NewResourceExpired("too old"),
+			want: map[string]int{"watch cluster": 2, "list cluster": 1, "get object": 20},
+		},
+		"of which a 504 tells": {
+			objects: 20, refuse: resourceVersionTooLarge(),
 			want: map[string]int{"watch cluster": 2, "list cluster": 1, "get object": 20},
 		},
 	} {

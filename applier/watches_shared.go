@@ -89,7 +89,7 @@ func (s *sharedWatch) once(ctx context.Context) error {
 		ResourceVersion: s.version, AllowWatchBookmarks: true, TimeoutSeconds: &seconds,
 	})
 	if err != nil {
-		if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+		if isVersionUnusable(err) {
 			s.version = ""
 		}
 		return err
@@ -111,6 +111,12 @@ func (s *sharedWatch) once(ctx context.Context) error {
 			}
 		}
 	}
+}
+
+// isVersionUnusable reports whether a watch can no longer go on from where it was: the API server has forgotten that, or has not come
+// to it, which a server may answer after its store was restored.
+func isVersionUnusable(err error) bool {
+	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
 }
 
 // take shows an event to whom it is for. After one that is an error, such as that of a resourceVersion that is too old, it is
