@@ -26,8 +26,8 @@ const readTimeout = 10 * time.Second
 // steadyAfter is how long a watch has to last for the next to be opened without delay.
 const steadyAfter = 5 * time.Second
 
-// refusalLasts is how long a watch that was open before has to be refused until that is believed. An API server that has just
-// started may refuse everything for a moment, before it has read who may do what.
+// refusalLasts is how long a watch that was open before, or a read, has to be refused until that is believed. An API server that has
+// just started may refuse everything for a moment, before it has read who may do what, while a watch stays open at another.
 const refusalLasts = 10 * time.Second
 
 // WatchObject shows one object as it changes, as [Watcher] asks for. It needs the verbs get and watch on the object.
@@ -35,6 +35,9 @@ const refusalLasts = 10 * time.Second
 // An API server begins a watch with what stands, so each costs one request. Where that does not come, because the
 // object is not there, the server is a stand-in that does not replay, or the watch does not open, the object is read
 // after a second, and every second until the watch is open. A watch is renewed every five minutes.
+//
+// The channel is closed at once where the watch is refused and was never open. A watch that was open has to be refused for ten seconds,
+// and so has a read: a server that has just started may refuse everything for a moment.
 //
 // It is for a single object. A backend's Watch is one of many, and built on [ObjectWatches].
 func WatchObject(ctx context.Context, resource dynamic.ResourceInterface, name string) <-chan *unstructured.Unstructured {
@@ -51,17 +54,18 @@ type objectWatch struct {
 	resource dynamic.ResourceInterface
 	name     string
 	sight    *sight
-	// worked is whether anything was shown.
+	// worked is whether a watch of the object was ever open.
 	worked bool
+	// unopened and unread are for how long the watch and its reads are refused.
+	unopened, unread refusal
 }
 
-// run watches until ctx ends, or until the API server refuses the watch.
+// run watches until ctx ends, or until it is believed that the API server refuses the watch, or the reads that it needs.
 func (w *objectWatch) run(ctx context.Context) (refused bool) {
 	restart := restartBackoff()
-	var refusal refusal
 	for ctx.Err() == nil {
 		began := time.Now()
-		if refused := w.once(ctx); refusal.believed(refused, w.worked) {
+		if w.once(ctx) {
 			return ctx.Err() == nil
 		}
 		if time.Since(began) >= steadyAfter {
@@ -72,11 +76,10 @@ func (w *objectWatch) run(ctx context.Context) (refused bool) {
 	return false
 }
 
-// refusal is the time since which a watch is refused; zero is not.
+// refusal is the time since which something is refused whenever it is tried; zero is not refused.
 type refusal struct{ since time.Time }
 
-// believed takes what became of an attempt to open a watch, and returns whether to give it up: at once for one that never
-// worked.
+// believed takes what became of an attempt, and returns whether to give it up: at once for what never worked.
 func (r *refusal) believed(refused, worked bool) bool {
 	switch {
 	case !refused:
@@ -93,7 +96,7 @@ func restartBackoff() *wait.Backoff {
 	return &wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 8, Cap: 5 * time.Second}
 }
 
-// once opens one watch and holds it until it ends.
+// once opens one watch and holds it until it ends. It returns whether to open no other.
 func (w *objectWatch) once(ctx context.Context) (refused bool) {
 	ctx, cancel := context.WithTimeout(ctx, watchRenewal)
 	defer cancel()
@@ -108,25 +111,29 @@ func (w *objectWatch) once(ctx context.Context) (refused bool) {
 			return false
 		case opened := <-opening:
 			if opened.err != nil {
-				return isRefusal(opened.err) || w.read(ctx) == AbsenceForbidden
+				return w.notOpened(ctx, opened.err)
 			}
 			defer opened.watcher.Stop()
 			events = opened.watcher.ResultChan()
+			w.worked, w.unopened = true, refusal{}
 		case <-reread.C:
-			switch read := w.read(ctx); {
-			case read == AbsenceForbidden:
+			switch answered, refused := w.read(ctx); {
+			case refused:
 				return true
-			case events == nil, read == AbsenceUnknown, read == AbsenceNotServed:
+			case events == nil, !answered:
 				reread.Reset(rereadAfter)
 			default:
-				shown, w.worked = true, true
+				shown = true
 			}
 		case event, ok := <-events:
 			if !ok || event.Type == watch.Error {
-				return !shown && w.read(ctx) == AbsenceForbidden
+				if !shown {
+					_, refused = w.read(ctx)
+				}
+				return refused
 			}
 			if w.take(event) {
-				shown, w.worked = true, true
+				shown, w.unread = true, refusal{}
 				reread.Stop()
 			}
 		}
@@ -162,10 +169,21 @@ func isRefusal(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsMethodNotSupported(err)
 }
 
-// read shows what stands, if it could be read.
-func (w *objectWatch) read(ctx context.Context) Absence {
+// notOpened takes why a watch did not open, reads the object instead, and returns whether to open no other.
+func (w *objectWatch) notOpened(ctx context.Context, err error) (refused bool) {
+	if isRefusal(err) {
+		return w.unopened.believed(true, w.worked)
+	}
+	w.unopened = refusal{}
+	_, refused = w.read(ctx)
+	return refused
+}
+
+// read shows what stands, if that could be read. It also returns whether to believe that it may not be.
+func (w *objectWatch) read(ctx context.Context) (answered, refused bool) {
 	absence, _ := readSight(ctx, w.resource, w.name, w.sight)
-	return absence
+	answered = absence == AbsenceNone || absence == AbsenceNotFound
+	return answered, w.unread.believed(absence == AbsenceForbidden, true)
 }
 
 // take shows what an event says, if it is of the object.

@@ -321,3 +321,81 @@ func TestAWatchThatIsRefusedIsClosed(t *testing.T) {
 		})
 	}
 }
+
+func TestAForbiddenReadEndsAnOpenWatchAfterTenSecondsAlone(t *testing.T) {
+	t.Parallel()
+	forbidden := apierrors.NewForbidden(apps, "app", nil)
+	for name, test := range map[string]struct {
+		meanwhile func(r *resource) // six seconds after the first forbidden read
+		ends      bool              // six seconds later
+	}{
+		"forbidden all the time":     {meanwhile: func(*resource) {}, ends: true},
+		"the watch breaks":           {meanwhile: func(r *resource) { r.set(func(r *resource) { r.watcher.Stop() }) }, ends: true},
+		"the watch says what stands": {meanwhile: func(r *resource) { r.send(watch.Added, version(5)) }},
+		"the watch says what stands, and is silent when opened again": {meanwhile: func(r *resource) {
+			r.send(watch.Added, version(5))
+			time.Sleep(4 * time.Second)
+			r.set(func(r *resource) { r.watcher.Stop() })
+		}},
+		"what stands can be read": {meanwhile: func(r *resource) { r.set(func(r *resource) { r.unread, r.object = nil, version(5) }) }},
+		"it is found to be gone":  {meanwhile: func(r *resource) { r.set(func(r *resource) { r.unread = nil }) }},
+		"a read fails otherwise": {meanwhile: func(r *resource) {
+			r.set(func(r *resource) { r.unread = errLost })
+			time.Sleep(time.Second)
+			r.set(func(r *resource) { r.unread = forbidden })
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				r := &resource{unread: forbidden, silent: true}
+				shown, cancel := watchOf(t, r)
+				defer cancel()
+				time.Sleep(7500 * time.Millisecond) // between two reads
+				requireNothing(t, shown)
+				test.meanwhile(r)
+				time.Sleep(6 * time.Second)
+				synctest.Wait()
+				ended := false
+				for waiting := true; waiting; {
+					select {
+					case _, open := <-shown:
+						ended, waiting = !open, open
+					default:
+						waiting = false
+					}
+				}
+				assert.Equal(t, test.ends, ended)
+			})
+		})
+	}
+}
+
+func TestAWatchThatWasOpenOutlivesAMomentOfRefusal(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		forbidden := apierrors.NewForbidden(apps, "app", nil)
+		r := &resource{silent: true}
+		shown, cancel := watchOf(t, r)
+		defer cancel()
+		synctest.Wait() // it is open, and has shown nothing yet
+		r.set(func(r *resource) { r.refuse, r.unread, r.object = forbidden, forbidden, version(5) })
+		r.set(func(r *resource) { r.watcher.Stop() })
+		for _, refuse := range []error{forbidden, errLost, forbidden} {
+			r.set(func(r *resource) { r.refuse, r.unread = refuse, refuse })
+			time.Sleep(7 * time.Second)
+			requireNothing(t, shown)
+		}
+		r.set(func(r *resource) { r.refuse, r.unread = nil, nil })
+		time.Sleep(8 * time.Second)
+		requireShown(t, 5, shown)
+
+		r.set(func(r *resource) { r.refuse = forbidden })
+		r.set(func(r *resource) { r.watcher.Stop() })
+		time.Sleep(7 * time.Second)
+		requireNothing(t, shown)
+		time.Sleep(10 * time.Second)
+		_, open := <-shown
+		assert.False(t, open, "after ten seconds it is believed")
+	})
+}

@@ -27,11 +27,15 @@ const refusalKept = 10 * time.Minute
 // changes, but that the watch is renewed every five minutes. What changes elsewhere in the kind is received too, and dropped. The shared watch ends with
 // the last object.
 //
-// Sharing needs the verbs list and watch on the kind, and get on the objects. Where that is refused for the whole cluster,
+// Sharing needs the verbs list and watch on the kind. Where one is refused for the whole cluster,
 // a watch is shared in each namespace, from the fourth on there; where it is refused there too, each object has a watch of its own; where that
-// is refused, the channel is closed. Rights that are withdrawn later have the same effect on what is watched already, once
+// is refused, the channel is closed. Rights that are withdrawn later have the same effect on what is watched already, each step once
 // they have been missing for ten seconds. What was refused is tried again for an object that comes ten minutes later, or once
 // nothing is watched any more.
+//
+// It also needs the verb get on each object. One whose reads have been forbidden for ten seconds leaves the shared watch to the others,
+// and has a watch of its own until its call of Watch ends, which may be closed as [WatchObject] says. So a server that has just started,
+// and refuses everything for a moment, ends nothing that is open.
 //
 // A watch that breaks goes on from where it was. While none is open for longer than a second, the objects are read
 // every second, or every ten seconds where they are more than a hundred. An object may be watched more than
@@ -57,6 +61,9 @@ type viewer struct {
 	// shared is the watch that it takes part in; nil is one of its own, which stop ends.
 	shared *sharedWatch
 	stop   context.CancelFunc
+	// worked is whether it has left a shared watch that worked, and unread whether it shares none any more because its object
+	// may not be read.
+	worked, unread bool
 	// release frees what waits for the end of the call's context.
 	release func() bool
 }
@@ -126,7 +133,7 @@ func (w *ObjectWatches) isRefused(namespace string) bool {
 func (w *ObjectWatches) watchAlone(v *viewer) {
 	ctx, stop := context.WithCancel(context.Background())
 	v.stop = stop
-	alone := &objectWatch{resource: w.resource.Namespace(v.ref.Namespace), name: v.ref.Name, sight: v.sight}
+	alone := &objectWatch{resource: w.resource.Namespace(v.ref.Namespace), name: v.ref.Name, sight: v.sight, worked: v.worked}
 	go func() {
 		defer stop()
 		if !alone.run(ctx) {
@@ -155,7 +162,7 @@ func (w *ObjectWatches) gather(s *sharedWatch) {
 	for _, viewers := range w.viewers {
 		for _, v := range viewers {
 			wider := v.shared == nil || s.namespace == metav1.NamespaceAll
-			if s.reaches(v.ref) && v.shared != s && wider {
+			if s.reaches(v.ref) && v.shared != s && wider && !v.unread {
 				w.part(v)
 				s.join(v)
 			}
@@ -170,7 +177,7 @@ func (w *ObjectWatches) part(v *viewer) {
 		v.stop()
 		return
 	}
-	v.shared = nil
+	v.shared, v.worked = nil, v.worked || s.worked
 	delete(s.owed, v)
 	if s.members--; s.members == 0 {
 		w.unshare(s)
@@ -195,9 +202,21 @@ func (w *ObjectWatches) refuse(s *sharedWatch) {
 	w.unshare(s)
 	w.refused[s.namespace] = time.Now()
 	for _, v := range s.list() {
-		v.shared = nil
+		w.part(v)
 		w.place(v)
 	}
+}
+
+// isolate gives a member of a shared watch one of its own for good: its object may not be read.
+func (w *ObjectWatches) isolate(s *sharedWatch, v *viewer) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if v.shared != s {
+		return
+	}
+	w.part(v)
+	v.unread = true
+	w.watchAlone(v)
 }
 
 // end ends a call of Watch.

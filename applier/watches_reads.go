@@ -49,6 +49,9 @@ func (s *sharedWatch) reads(ctx context.Context) {
 func (s *sharedWatch) nextRound() (wait time.Duration, owing bool) {
 	s.watches.mu.Lock()
 	defer s.watches.mu.Unlock()
+	if len(s.owed) <= getAtMost {
+		s.unlisted = refusal{} // no list is made for them
+	}
 	at := s.readAgain
 	if !s.open {
 		if moment := s.closedAt.Add(rereadAfter); at.Before(moment) {
@@ -77,7 +80,7 @@ func (s *sharedWatch) round(ctx context.Context) {
 	defer s.watches.mu.Unlock()
 	for _, v := range unanswered {
 		if v.shared == s {
-			s.owe(v)
+			s.owed[v] = due[v]
 		}
 	}
 	if !s.open || len(unanswered) > 0 {
@@ -86,24 +89,20 @@ func (s *sharedWatch) round(ctx context.Context) {
 }
 
 // takeOwed returns who a round is for, and whether to read by a list.
-func (s *sharedWatch) takeOwed() (due []*viewer, listed bool) {
+func (s *sharedWatch) takeOwed() (due map[*viewer]*refusal, listed bool) {
 	s.watches.mu.Lock()
 	defer s.watches.mu.Unlock()
 	if !s.open {
 		s.owe(s.list()...)
 	}
-	due = make([]*viewer, 0, len(s.owed))
-	for v := range s.owed {
-		due = append(due, v)
-	}
-	s.owed = make(map[*viewer]struct{})
+	due, s.owed = s.owed, make(map[*viewer]*refusal)
 	pages := s.total/listPage + 1
 	return due, len(due) > max(getAtMost, pages*getsForPage)
 }
 
 // get reads the objects of viewers one by one, and returns those without an answer. It ends early where the API server
 // does not answer at all, or does not serve the kind: it would not do so for the next either.
-func (s *sharedWatch) get(ctx context.Context, viewers []*viewer) (unanswered []*viewer) {
+func (s *sharedWatch) get(ctx context.Context, viewers map[*viewer]*refusal) (unanswered []*viewer) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	next := make(chan *viewer)
@@ -112,7 +111,7 @@ func (s *sharedWatch) get(ctx context.Context, viewers []*viewer) (unanswered []
 	for range min(getsAtOnce, len(viewers)) {
 		readers.Go(func() {
 			for v := range next {
-				answered, more := s.getOne(ctx, v)
+				answered, more := s.getOne(ctx, v, viewers[v])
 				if !more {
 					cancel()
 				}
@@ -124,7 +123,7 @@ func (s *sharedWatch) get(ctx context.Context, viewers []*viewer) (unanswered []
 			}
 		})
 	}
-	for _, v := range viewers {
+	for v := range viewers {
 		next <- v
 	}
 	close(next)
@@ -132,38 +131,39 @@ func (s *sharedWatch) get(ctx context.Context, viewers []*viewer) (unanswered []
 	return unanswered
 }
 
-// getOne reads one object. It returns whether that was answered, and whether it makes sense to read more.
-func (s *sharedWatch) getOne(ctx context.Context, v *viewer) (answered, more bool) {
+// getOne reads one object. It returns whether that was answered, and whether it makes sense to read more. A refusal is no answer. Once
+// it is believed, the viewer leaves.
+func (s *sharedWatch) getOne(ctx context.Context, v *viewer, refused *refusal) (answered, more bool) {
 	if ctx.Err() != nil {
 		return false, false
 	}
 	absence, err := readSight(ctx, s.watches.resource.Namespace(v.ref.Namespace), v.ref.Name, v.sight)
+	if s.believed(refused, absence == AbsenceForbidden) {
+		s.watches.isolate(s, v)
+		return true, true
+	}
 	switch absence {
+	case AbsenceForbidden:
+		return false, true
 	case AbsenceNotServed:
 		return false, false
 	case AbsenceUnknown:
 		var answer apierrors.APIStatus
 		return false, errors.As(err, &answer)
-	case AbsenceForbidden:
-		return s.refusedRead(), true
 	}
 	return true, true
 }
 
-// refusedRead gives the shared watch up, since not all of what it needs is granted. While it is closed, that is not
-// believed: all may be refused for a moment.
-func (s *sharedWatch) refusedRead() (believed bool) {
-	if !s.isOpen() {
-		return false
-	}
-	s.watches.refuse(s)
-	return true
+// believed takes what became of a read. While the watch is closed no refusal counts: whether it opens decides then.
+func (s *sharedWatch) believed(read *refusal, refused bool) bool {
+	return read.believed(refused && s.isOpen(), true)
 }
 
-// relist reads the objects of viewers by a list, and returns those without an answer.
-func (s *sharedWatch) relist(ctx context.Context, viewers []*viewer) (unanswered []*viewer) {
+// relist reads the objects of viewers by a list, and returns those without an answer. Once it is believed that the list is refused, the
+// shared watch is given up: it begins with a list, too.
+func (s *sharedWatch) relist(ctx context.Context, viewers map[*viewer]*refusal) (unanswered []*viewer) {
 	marks := make(map[*viewer]uint, len(viewers))
-	for _, v := range viewers {
+	for v := range viewers {
 		marks[v] = v.mark()
 	}
 	err := s.listPages(ctx, func(object *unstructured.Unstructured) {
@@ -174,8 +174,9 @@ func (s *sharedWatch) relist(ctx context.Context, viewers []*viewer) (unanswered
 			delete(marks, v)
 		}
 	})
-	switch {
-	case isRefusal(err) && s.refusedRead():
+	switch refused := s.believed(&s.unlisted, isRefusal(err)); {
+	case refused:
+		s.watches.refuse(s)
 	case err != nil:
 		for v := range marks {
 			unanswered = append(unanswered, v)

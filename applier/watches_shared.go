@@ -28,15 +28,18 @@ type sharedWatch struct {
 	// wake has room for one signal: that there may be something to read.
 	wake chan struct{}
 
-	// version is the resourceVersion that the watch has come to, "" while it is not known, and worked whether it was
-	// ever open. They are run's alone.
+	// version is the resourceVersion that the watch has come to, "" while it is not known. It is run's alone.
 	version string
-	worked  bool
+	// unlisted is for how long the lists that members are read by are refused. It is reads' alone.
+	unlisted refusal
 
 	// The lock of watches is for these.
 	members int
-	owed    map[*viewer]struct{}
-	open    bool
+	// owed has who is owed a read, and for how long that is refused.
+	owed map[*viewer]*refusal
+	open bool
+	// worked is whether it was ever open, or has had members from one that was.
+	worked bool
 	// total is about how many objects a list has.
 	total int
 	// missed is whether something may have changed that no event told of.
@@ -50,7 +53,7 @@ type sharedWatch struct {
 func newSharedWatch(w *ObjectWatches, namespace string, stop context.CancelFunc) *sharedWatch {
 	return &sharedWatch{
 		watches: w, namespace: namespace, resource: w.resource.Namespace(namespace), stop: stop,
-		wake: make(chan struct{}, 1), owed: make(map[*viewer]struct{}), missed: true, closedAt: time.Now(),
+		wake: make(chan struct{}, 1), owed: make(map[*viewer]*refusal), missed: true, closedAt: time.Now(),
 	}
 }
 
@@ -60,7 +63,7 @@ func (s *sharedWatch) run(ctx context.Context) {
 	var refusal refusal
 	for ctx.Err() == nil {
 		began := time.Now()
-		if err := s.once(ctx); refusal.believed(isRefusal(err), s.worked) {
+		if err := s.once(ctx); refusal.believed(isRefusal(err), s.hasWorked()) {
 			s.watches.refuse(s)
 			return
 		}
@@ -95,7 +98,6 @@ func (s *sharedWatch) once(ctx context.Context) error {
 		return err
 	}
 	defer watcher.Stop()
-	s.worked = true
 	s.opened()
 	defer s.broke()
 	for {
@@ -153,6 +155,12 @@ func (s *sharedWatch) setTotal(list *unstructured.UnstructuredList) {
 	}
 }
 
+func (s *sharedWatch) hasWorked() bool {
+	s.watches.mu.Lock()
+	defer s.watches.mu.Unlock()
+	return s.worked
+}
+
 func (s *sharedWatch) setMissed() {
 	s.watches.mu.Lock()
 	defer s.watches.mu.Unlock()
@@ -166,7 +174,7 @@ func (s *sharedWatch) opened() {
 	if s.watches.shared[s.namespace] != s {
 		return // it was given up meanwhile
 	}
-	s.open, s.readAgain = true, time.Time{}
+	s.open, s.worked, s.readAgain = true, true, time.Time{}
 	if s.missed {
 		s.missed = false
 		s.watches.gather(s)
@@ -189,13 +197,14 @@ func (s *sharedWatch) broke() {
 func (s *sharedWatch) join(v *viewer) {
 	v.shared = s
 	s.members++
+	s.worked = s.worked || v.worked
 	s.owe(v)
 	s.signal()
 }
 
 func (s *sharedWatch) owe(viewers ...*viewer) {
 	for _, v := range viewers {
-		s.owed[v] = struct{}{}
+		s.owed[v] = &refusal{}
 	}
 }
 
