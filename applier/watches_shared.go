@@ -115,8 +115,9 @@ func (s *sharedWatch) once(ctx context.Context) error {
 	}
 }
 
-// isVersionUnusable reports whether a watch can no longer go on from where it was: the API server has forgotten that, or has not come
-// to it, which a server may answer after its store was restored.
+// isVersionUnusable reports whether a watch cannot go on from where it was: the API server has forgotten that, or has not come to it since
+// its store was restored. kube-apiserver v1.36 does not say the latter: it opens the watch, and holds back all events until it has
+// (apiserver's storage/cacher/cache_watcher.go).
 func isVersionUnusable(err error) bool {
 	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
 }
