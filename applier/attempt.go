@@ -139,9 +139,9 @@ func (a *attempt) request(trigger Trigger, deadline time.Time) (Started, error) 
 	wait := orDefault(a.d.OperationWait, DefaultOperationWait)
 	ctx, cancel := context.WithDeadlineCause(a.ctx, deadline, errTimeout)
 	defer cancel()
-	known, err := a.d.client(ctx, trigger.Applier)
+	known, err := a.d.client(ctx, clientKeyOf(trigger.Applier))
 	if err != nil {
-		return Started{}, err
+		return Started{}, fmt.Errorf("%s: %w", trigger.Applier, err)
 	}
 	a.use(known)
 	if _, holds := AsHolder(known.client); holds && !trigger.Live && !trigger.Status.Held {

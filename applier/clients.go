@@ -39,16 +39,15 @@ type knownClient struct {
 	idle  time.Time
 }
 
-// client returns the client for an applier, by which the host reaches its cluster now. Those whose cluster has the same client share
+// client returns the client for key, by which the host reaches its cluster now. Those whose cluster has the same client share
 // one, so that their followers can share a watch. It is used until it is released.
-func (d *Dispatcher) client(ctx context.Context, applier ApplierRef) (*knownClient, error) {
-	cluster, err := d.clusters(ctx, applier.Cluster)
+func (d *Dispatcher) client(ctx context.Context, key clientKey) (*knownClient, error) {
+	cluster, err := d.clusters(ctx, key.cluster)
 	if err != nil {
-		return nil, fmt.Errorf("%s: the cluster cannot be reached: %w", applier, err)
+		return nil, fmt.Errorf("the cluster cannot be reached: %w", err)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	key := clientKeyOf(applier)
 	for _, known := range d.clients[key] {
 		if sameClient(known.cluster, cluster) {
 			return known.use(), nil
@@ -56,7 +55,7 @@ func (d *Dispatcher) client(ctx context.Context, applier ApplierRef) (*knownClie
 	}
 	known, err := d.makeClient(key, cluster)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", applier, err)
+		return nil, err
 	}
 	return known.use(), nil
 }
@@ -74,7 +73,7 @@ func (d *Dispatcher) makeClient(key clientKey, cluster dynamic.Interface) (*know
 	return known, nil
 }
 
-// newestClient returns the client that was made last for an applier, or nil. It is used until it is released.
+// newestClient returns the client that was made last for key, or nil. It is used until it is released.
 func (d *Dispatcher) newestClient(key clientKey) *knownClient {
 	d.mu.Lock()
 	defer d.mu.Unlock()

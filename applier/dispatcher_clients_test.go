@@ -159,6 +159,7 @@ func TestAnOperationInAClusterThatIsGoneForGoodIsNotFollowed(t *testing.T) {
 		synctest.Wait()
 		assert.Equal(w, applier.EndNotFollowed, w.end().End)
 		require.ErrorIs(w, w.end().Err, errAway)
+		assert.ErrorContains(w, w.end().Err, shopApp.String())
 	})
 }
 
@@ -322,27 +323,44 @@ func TestNewCredentialsAreAskedForOnceForAllWhoFollowOperationsInACluster(t *tes
 
 func TestNobodyAsksForAClusterInWhichNothingIsFollowed(t *testing.T) {
 	t.Parallel()
-	inDispatchWorld(t, func(w *dispatchWorld) {
-		var calls, made atomic.Int64
-		only := &credentials{name: "only"}
-		w.reach(func(context.Context, string) (dynamic.Interface, error) {
-			calls.Add(1)
-			return only, nil
-		}, func(string, dynamic.Interface) (applier.Client, error) {
-			made.Add(1)
-			return w.client, nil
+	for name, use := range map[string]func(w *dispatchWorld){
+		"after an operation": func(w *dispatchWorld) { w.request(w.decided()) },
+		"after a request that failed": func(w *dispatchWorld) {
+			w.client.Answers = []fake.Answer{{Refuse: errAway}}
+			w.request(w.decided())
+		},
+		"after a prefetch": func(w *dispatchWorld) {
+			w.changeTrigger(func(t *applier.Trigger) {
+				t.Status.Source = &applier.TriggerSource{Source: applier.Source{GitRepository: shopRepository}, Prefetch: true}
+			})
+			w.dispatcher.PrefetchSource(applier.PrefetchRequest{Trigger: w.trigger, Commit: commitA})
+			synctest.Wait()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inDispatchWorld(t, func(w *dispatchWorld) {
+				var calls, made atomic.Int64
+				only := &credentials{name: "only"}
+				w.reach(func(context.Context, string) (dynamic.Interface, error) {
+					calls.Add(1)
+					return only, nil
+				}, func(string, dynamic.Interface) (applier.Client, error) {
+					made.Add(1)
+					return w.client, nil
+				})
+				w.start()
+				use(w)
+				time.Sleep(5*time.Minute + time.Second)
+				w.requestIn("prod", "next")
+				assert.EqualValues(w, 1, made.Load(), "a client is kept for a while")
+				time.Sleep(time.Hour)
+				assert.EqualValues(w, 2, calls.Load(), "once for each that was asked")
+				w.requestIn("prod", "another")
+				assert.EqualValues(w, 2, made.Load(), "and not for ever")
+			})
 		})
-		w.start()
-		w.request(w.decided())
-		require.Equal(w, applier.EndCompleted, w.end().End)
-		time.Sleep(5*time.Minute + time.Second)
-		w.requestIn("prod", "next")
-		assert.EqualValues(w, 1, made.Load(), "a client is kept for a while")
-		time.Sleep(time.Hour)
-		assert.EqualValues(w, 2, calls.Load(), "once for each that was asked")
-		w.requestIn("prod", "another")
-		assert.EqualValues(w, 2, made.Load(), "and not for ever")
-	})
+	}
 }
 
 func TestAClusterThatIsAwayIsTriedOnceForAllOperationsInIt(t *testing.T) {

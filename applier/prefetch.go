@@ -52,10 +52,11 @@ func (d *Dispatcher) prefetch(ctx context.Context, req PrefetchRequest) error {
 			return fmt.Errorf("the operation of trigger %s on its source is open", other.Ref)
 		}
 	}
-	known, err := d.client(ctx, trigger.Applier)
+	known, err := d.client(ctx, clientKeyOf(trigger.Applier))
 	if err != nil {
-		return err
+		return fmt.Errorf("%s: %w", trigger.Applier, err)
 	}
+	defer d.release(known)
 	prefetcher, ok := AsPrefetcher(known.client)
 	if !ok {
 		return nil

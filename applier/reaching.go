@@ -2,6 +2,7 @@ package applier
 
 import (
 	"context"
+	"fmt"
 	"time"
 )
 
@@ -15,33 +16,33 @@ type reaching struct {
 // reach returns the client for an operation that goes on, which need not be the one that its cluster has right now: renewClients
 // tells. A cluster that cannot be reached is tried again, until ctx ends. The client is used until it is released.
 func (d *Dispatcher) reach(ctx context.Context, applier ApplierRef) (*knownClient, error) {
+	key := clientKeyOf(applier)
 	for {
-		if known := d.newestClient(clientKeyOf(applier)); known != nil {
+		if known := d.newestClient(key); known != nil {
 			return known, nil
 		}
-		search := d.search(applier)
+		search := d.search(key)
 		select {
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		case <-search.over:
 		}
 		if search.err != nil {
-			return nil, search.err
+			return nil, fmt.Errorf("%s: %w", applier, search.err)
 		}
 	}
 }
 
-// search returns the search for a client for applier, and begins one where there is none. It is called by an attempt.
-func (d *Dispatcher) search(applier ApplierRef) *reaching {
+// search returns the search for a client for key, and begins one where there is none. It is called by an attempt.
+func (d *Dispatcher) search(key clientKey) *reaching {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	key := clientKeyOf(applier)
 	if d.searches[key] == nil {
 		search := &reaching{over: make(chan struct{})}
 		d.searches[key] = search
 		running := d.running
 		d.attempts.Go(func() {
-			err := d.tryToReach(running, applier)
+			err := d.tryToReach(running, key)
 			d.mu.Lock()
 			defer d.mu.Unlock()
 			search.err = err
@@ -52,13 +53,13 @@ func (d *Dispatcher) search(applier ApplierRef) *reaching {
 	return d.searches[key]
 }
 
-// tryToReach makes the client for applier. It returns an error where there will be none, or once ctx ends.
-func (d *Dispatcher) tryToReach(ctx context.Context, applier ApplierRef) error {
+// tryToReach makes the client for key. It returns an error where there will be none, or once ctx ends.
+func (d *Dispatcher) tryToReach(ctx context.Context, key clientKey) error {
 	pace := d.pace()
 	var interval time.Duration
 	for {
 		answer, cancel := context.WithTimeout(ctx, readTimeout)
-		known, err := d.client(answer, applier)
+		known, err := d.client(answer, key)
 		cancel()
 		switch {
 		case err == nil:
@@ -67,7 +68,7 @@ func (d *Dispatcher) tryToReach(ctx context.Context, applier ApplierRef) error {
 		case IsPermanent(err), ctx.Err() != nil:
 			return err
 		}
-		d.Log.Error(err, "The operations in a cluster cannot be followed yet", "cluster", applier.Cluster)
+		d.Log.Error(err, "The operations in a cluster cannot be followed yet", "cluster", key.cluster)
 		interval = pace.next(interval)
 		sleep(ctx, interval)
 	}
