@@ -11,8 +11,8 @@ import (
 
 // Clients resolves a cluster, by the host's name for it, to the client that reaches it as the identity that is to
 // write there. A cluster that is not known is an error, and one that is gone for good a [Permanent] error: what was started
-// there can be followed no more. It is called for each request, once a minute for each cluster in which operations are followed, and again and
-// again for one that cannot be reached; from several goroutines. Return the same client each time, and another one only
+// there can be followed no more. It is called for each request and prefetch, once a minute for each cluster in which operations are
+// followed, and again and again for one that cannot be reached; from several goroutines. Return the same client each time, and another one only
 // when the credentials have changed. Whoever follows an operation in the cluster then starts anew by that, within a minute or two.
 type Clients func(ctx context.Context, cluster string) (dynamic.Interface, error)
 

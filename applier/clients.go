@@ -11,8 +11,8 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// clientIdle is for how long a client that nobody uses is kept. It remembers which watches were refused.
-const clientIdle = 10 * time.Minute
+// clientIdle is for how long a client that nobody uses is kept, at the least, for who comes next.
+const clientIdle = time.Minute
 
 // clientKey is what one client is for.
 type clientKey struct {

@@ -51,11 +51,12 @@ func (f Follower) Follow(
 	var slowed time.Duration
 	began := time.Now()
 	for first := true; ; first = false {
-		if failed == nil && !s.Overdue {
+		slower := failed != nil || s.Overdue && changes == nil
+		if !slower {
 			slowed = 0
 		}
 		interval := f.next(slowed)
-		if failed != nil || s.Overdue {
+		if slower {
 			slowed = interval
 		}
 		unseen := last.State == StateRequested && s.mayNotHaveBegun()

@@ -158,6 +158,25 @@ func TestReadsThatFailOneAfterAnotherAreTriedAgainEverLessOften(t *testing.T) {
 	})
 }
 
+func TestAReadOfAWatchedOverdueOperationThatFailsIsTriedAgainAsSoon(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		progress, at := answers(running, running, running, running, errLost, succeeded)
+		client := &watched{shown: make(chan *unstructured.Unstructured), scripted: scripted{progress: progress}}
+		go func() {
+			for range 4 {
+				client.shown <- &unstructured.Unstructured{}
+			}
+		}()
+		follower := applier.Follower{PollMax: time.Minute}
+
+		_, err := follower.Follow(t.Context(), client, ref, &applier.Started{Overdue: true}, nil)
+
+		require.NoError(t, err)
+		assert.Equal(t, []time.Duration{0, 0, 0, 0, 0, applier.DefaultPollInterval}, *at)
+	})
+}
+
 func TestAWatchThatIsRefusedIsReplacedByPolling(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// reaching is the search for a client of a cluster that cannot be reached yet. All who follow operations there wait for one.
+// reaching is the search for a client of a cluster that cannot be reached yet. All who follow operations on one kind of applier there
+// wait for it.
 type reaching struct {
 	// over is closed once there is a client, or err says why there will be none.
 	over chan struct{}
