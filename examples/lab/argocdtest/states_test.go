@@ -196,7 +196,7 @@ func TestAnOperationThatSomebodyTerminatesIsFailed(t *testing.T) {
 func blocked(t *testing.T, l *lab.Lab, manualSync bool) (s *subject, project string) {
 	t.Helper()
 	s, project = inProject(t, l)
-	forbid(t, l, project, manualSync)
+	s.forbid(t, project, manualSync)
 	return s, project
 }
 
@@ -207,19 +207,36 @@ func inProject(t *testing.T, l *lab.Lab) (s *subject, project string) {
 	s = newUnsynced(t, l, lab.Set(project, "spec", "project"))
 	// The controller may see the Application before the project, and refuses its syncs until it was refreshed (3.2.11).
 	s.wait(t, func(u *unstructured.Unstructured) bool { return at(u.Object, "status", "reconciledAt") != nil })
-	s.touch(t)
-	s.wait(t, func(u *unstructured.Unstructured) bool {
-		return len(u.GetAnnotations()) == 0 && at(u.Object, "status", "conditions") == nil
-	})
+	s.refreshUntil(t, permitted)
 	s.syncFirst(t)
 	return s, project
 }
 
-// forbid opens a sync window that forbids every sync, manual ones aside if the window says so.
-func forbid(t *testing.T, l *lab.Lab, project string, manualSync bool) {
+// permitted holds for an Application that its project permits, as far as the controller knows.
+func permitted(u *unstructured.Unstructured) bool { return at(u.Object, "status", "conditions") == nil }
+
+// forbid opens a sync window that forbids every sync, manual ones aside if the window says so. The controller reads the project from a
+// cache (3.2.11): it knows of the window once it refuses the repository that the project no longer permits either.
+func (s *subject) forbid(t *testing.T, project string, manualSync bool) {
 	t.Helper()
-	patchProject(t, l, project, fmt.Sprintf(
-		`{"spec":{"syncWindows":[{"kind":"deny","schedule":"* * * * *","duration":"1h","applications":["*"],"manualSync":%t}]}}`, manualSync))
+	patchProject(t, s.lab, project, fmt.Sprintf(
+		`{"spec":{"sourceRepos":[],"syncWindows":[{"kind":"deny","schedule":"* * * * *","duration":"1h","applications":["*"],"manualSync":%t}]}}`, manualSync))
+	s.refreshUntil(t, func(u *unstructured.Unstructured) bool { return !permitted(u) })
+	patchProject(t, s.lab, project, `{"spec":{"sourceRepos":["*"]}}`)
+	s.refreshUntil(t, permitted)
+}
+
+// refreshUntil makes the controller look at the Application again and again until what comes of it meets condition.
+func (s *subject) refreshUntil(t *testing.T, condition lab.Condition) {
+	t.Helper()
+	for range 200 {
+		s.touch(t)
+		refreshed := s.wait(t, func(u *unstructured.Unstructured) bool { return len(u.GetAnnotations()) == 0 })
+		if condition(refreshed) {
+			return
+		}
+	}
+	require.Fail(t, "refreshing the Application leads to nothing")
 }
 
 func patchProject(t *testing.T, l *lab.Lab, project, patch string) {
@@ -439,7 +456,7 @@ func TestTheCommitThatSomebodyElseSyncedIsNotOurSuccess(t *testing.T) {
 	commit := s.push(t, "two")
 	s.operate(t, syncOf(object{"revision": commit}))
 	s.wait(t, lab.Synced(commit))
-	forbid(t, l, project, false)
+	s.forbid(t, project, false)
 
 	ask := s.ask(commit)
 	started := s.request(t, ask)
