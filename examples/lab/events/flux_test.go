@@ -13,12 +13,14 @@ func startFlux(cluster *fake.Cluster) *fake.Remote {
 	return fake.StartFlux(cluster, fake.FluxOptions{}).Remote()
 }
 
-// begin applies a first commit with two ConfigMaps.
+// begin applies a first commit with two ConfigMaps. A Kustomization that is made at the moment when its source gets the first artifact may
+// be reconciled twice.
 func begin(s *side) {
 	s.Helper()
 	s.commit("app/one.yaml", lab.ConfigMap("one", "key", "first"))
 	commit := s.commit("app/two.yaml", lab.ConfigMap("two", "key", "first"))
 	s.create(lab.GitRepositories, lab.NewGitRepository(s.namespace, "source", s.url))
+	s.await(lab.GitRepositories, "source", lab.Ready)
 	kustomization := lab.NewKustomization(s.namespace, "app", "source")
 	lab.Set("./app", "spec", "path")(kustomization)
 	s.create(lab.Kustomizations, kustomization)
