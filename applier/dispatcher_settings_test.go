@@ -41,16 +41,22 @@ func TestAnAttemptIsBoundedUpToItsRequest(t *testing.T) {
 					return applier.Started{}, context.Cause(ctx)
 				}}
 				w.start()
-				w.request(w.decided())
-				time.Sleep(tc.bound - time.Nanosecond)
-				assert.Empty(w, w.reported())
-				time.Sleep(time.Nanosecond)
-				synctest.Wait()
-				assert.Equal(w, applier.EndNotStarted, w.end().End)
-				assert.ErrorContains(w, w.end().Err, "AttemptTimeout")
+				w.requireTimeout(tc.bound)
 			})
 		})
 	}
+}
+
+// requireTimeout makes a request, and requires that it fails once bound has passed, and not before.
+func (w *dispatchWorld) requireTimeout(bound time.Duration) {
+	w.Helper()
+	w.request(w.decided())
+	time.Sleep(bound - time.Nanosecond)
+	require.Empty(w, w.reported())
+	time.Sleep(time.Nanosecond)
+	synctest.Wait()
+	require.Equal(w, applier.EndNotStarted, w.end().End)
+	require.ErrorContains(w, w.end().Err, "AttemptTimeout")
 }
 
 func TestTheWholeAttemptUpToItsRequestIsBounded(t *testing.T) {
